@@ -10,11 +10,12 @@ class ConfigError(ScalerError):
 
     Args:
         problems: One sentence for each thing that is wrong: key, value, what is allowed, nearest known key.
+        text: All of them as one bounded message; without it, the problems joined.
     """
 
-    def __init__(self, problems: tuple[str, ...]) -> None:
+    def __init__(self, problems: tuple[str, ...], *, text: str = "") -> None:
         self.problems = problems
-        super().__init__("; ".join(problems))
+        super().__init__(text or "; ".join(problems))
 
 
 class PrometheusError(ScalerError):
@@ -39,3 +40,11 @@ class PrometheusPartialError(PrometheusError):
 
 class PrometheusDecodeError(PrometheusError):
     """An answer that is not what the HTTP API promises: HTML, cut-off JSON, another result type, or too large."""
+
+
+class LimitError(ScalerError):
+    """A bound of this service was reached; its text names the setting that moves it."""
+
+
+class StartError(ScalerError):
+    """The service cannot start: a port in use, a certificate that cannot be read."""
