@@ -15,13 +15,13 @@ tick, and never a further one.
 
 from dataclasses import dataclass, replace
 
-from scaler.model import Absent, Action, Decision, Observation, PoolPolicy, Reason
+from scaler.model import Absent, Action, Decision, Observation, PoolPolicy, Reason, SignalName
 from scaler.policy import explain, limits, needs
 from scaler.policy.clean import clean
 from scaler.policy.combine import sustain
-from scaler.policy.history import History, Tick, retained_ticks, ttft_base_s, updated_ttft_minima
+from scaler.policy.history import SIGNALS, History, Tick, retained_ticks, ttft_base_s, updated_ttft_minima
 from scaler.policy.limits import Limited
-from scaler.policy.needs import Assessment, TtftContext
+from scaler.policy.needs import Assessment, LatencyFloor, TtftContext
 from scaler.policy.situation import Situation, signal_windows
 
 
@@ -52,7 +52,7 @@ def advance(policy: PoolPolicy, history: History, observation: Observation) -> t
     past = replace(
         history,
         ticks=(*history.ticks, tick)[-retained_ticks(policy) :],
-        ttft_minima=updated_ttft_minima(history, observation),
+        ttft_minima=updated_ttft_minima(policy, history, observation),
     )
     if requested is None:
         return past, explain.unknown_pool(policy, observation, assessments)
@@ -81,7 +81,7 @@ def advance(policy: PoolPolicy, history: History, observation: Observation) -> t
     choice = _choose(situation, usable=usable)
     bounded = limits.bound(policy, choice.limited)
     decision = _decision(situation, choice, bounded, usable=usable)
-    return _remember(past, decision), decision
+    return _remember(past, situation, decision), decision
 
 
 def _requested(history: History, observation: Observation) -> int | None:
@@ -130,6 +130,7 @@ def _ttft_context(policy: PoolPolicy, history: History, observation: Observation
         base_s=ttft_base_s(history.ttft_minima),
         fewest_serving=int(min(serving)) if serving else None,
         drain_s=_drain_s(recent, observation),
+        floor=history.latency_floor,
     )
 
 
@@ -263,7 +264,7 @@ def _direction(requested: int, target: int) -> Action:
     return Action.SCALE_DOWN if target < requested else Action.HOLD
 
 
-def _remember(past: History, decision: Decision) -> History:
+def _remember(past: History, situation: Situation, decision: Decision) -> History:
     before, after = past.target, decision.target
     increased_at, decreased_at = past.increased_at, past.decreased_at
     if after is not None and before is not None and after > before:
@@ -273,5 +274,19 @@ def _remember(past: History, decision: Decision) -> History:
     if before is None and decision.action is Action.SCALE_UP:
         increased_at = decision.at
     return replace(
-        past, target=after, increased_at=increased_at, decreased_at=decreased_at, usable_at=decision.usable_at
+        past,
+        target=after,
+        increased_at=increased_at,
+        decreased_at=decreased_at,
+        usable_at=decision.usable_at,
+        latency_floor=_latency_floor(situation, decision),
     )
+
+
+def _latency_floor(situation: Situation, decision: Decision) -> LatencyFloor | None:
+    """Return what latency asks for if it asked for this increase, else what it asked for before."""
+    asked = situation.sustained[SIGNALS.index(SignalName.TTFT_P95)].up
+    x = needs.in_flight(situation.observation)
+    if decision.action is not Action.SCALE_UP or asked is None or asked <= situation.requested or isinstance(x, Absent):
+        return situation.history.latency_floor
+    return LatencyFloor(asked, x)

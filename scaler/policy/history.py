@@ -11,7 +11,7 @@ from itertools import takewhile
 from typing import Final
 
 from scaler.model import Absent, Observation, PoolPolicy, Reading, SignalName
-from scaler.policy.needs import Need
+from scaler.policy.needs import LatencyFloor, Need
 
 TTFT_BASE_SPAN_S: Final = 3600.0
 """How far back the smallest TTFT with an empty queue is looked for: one hour, so that a slow day passes."""
@@ -56,7 +56,9 @@ class History:
     usable_at: float | None = None
     """The newest tick with data to decide on."""
     ttft_minima: tuple[tuple[float, float], ...] = ()
-    """(minute's start, smallest P95 TTFT with an empty queue in it) over the last hour."""
+    """(minute's start, smallest P95 TTFT of a quiet pool in it) over the last hour, or the newest if that is older."""
+    latency_floor: LatencyFloor | None = None
+    """What the last increase for latency went to."""
 
     @property
     def newest_at(self) -> float | None:
@@ -80,16 +82,26 @@ def retained_ticks(policy: PoolPolicy) -> int:
 
 
 def ttft_base_s(minima: tuple[tuple[float, float], ...]) -> float:
-    """Return the TTFT that more replicas cannot mend: the smallest with an empty queue; 0 while none was seen."""
+    """Return the TTFT that more replicas cannot mend: the smallest of a quiet pool; 0 while none was seen."""
     return min((value for _, value in minima), default=0.0)
 
 
-def updated_ttft_minima(history: History, observation: Observation) -> tuple[tuple[float, float], ...]:
-    """Return the minima with this observation in and those older than an hour out."""
+def updated_ttft_minima(
+    policy: PoolPolicy, history: History, observation: Observation
+) -> tuple[tuple[float, float], ...]:
+    """Return the minima with this observation in and those older than an hour out.
+
+    Only a quiet pool tells its base: nothing waits, and fewer run than ``latencyMinSaturation`` of the slots. The
+    newest minimum stays however old it is: a pool that is busy for hours does not forget what cannot be mended.
+    """
     minute = observation.at // _TTFT_BASE_STEP_S * _TTFT_BASE_STEP_S
-    kept = tuple(entry for entry in history.ttft_minima if minute - TTFT_BASE_SPAN_S <= entry[0] <= minute)
-    ttft = observation.ttft_p95_s
-    if isinstance(ttft, Absent) or observation.waiting != 0.0:
+    minima = history.ttft_minima
+    kept = tuple(entry for entry in minima if minute - TTFT_BASE_SPAN_S <= entry[0] <= minute) or minima[-1:]
+    ttft, running, serving = observation.ttft_p95_s, observation.running, observation.serving
+    if isinstance(ttft, Absent) or isinstance(running, Absent) or isinstance(serving, Absent):
+        return kept
+    quiet_below = policy.latency_min_saturation * policy.slots_per_replica * serving
+    if observation.waiting != 0.0 or running >= quiet_below:
         return kept
     if kept and kept[-1][0] == minute:
         return (*kept[:-1], (minute, min(kept[-1][1], ttft)))

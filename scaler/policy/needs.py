@@ -12,7 +12,7 @@ The formulas, with R running, Q waiting, x = R + Q in flight, S slots a replica,
 - KV cache: K = the sum of the replicas' usage; up = ceil(K / 0.9), down = ceil(K / 0.7). A full replica with a queue
   hides demand: then K counts (R + Q) / R times.
 - TTFT: r = (T - base) / (SLO - base); up = ceil(m0 min(1.5, r)) while r > 1 and there is work; down = the smallest
-  count at which r is predicted to stay under 0.6.
+  count at which r is predicted to stay under 0.6, and not below what latency asked for at about this load before.
 """
 
 import math
@@ -22,6 +22,8 @@ from typing import Final, NamedTuple
 from scaler.model import Absent, Observation, PoolPolicy, Reading
 from scaler.units import ceil_replicas, format_duration, format_number
 
+FLOOR_LOAD_RATIO: Final = 0.8
+"""A load below this share of the one that broke the latency is another load: what it needed no longer binds."""
 KV_FULL_RATIO: Final = 0.9
 """A replica above this holds requests back for want of KV cache, so its usage no longer shows the demand."""
 TTFT_STEP_RATIO: Final = 1.5
@@ -55,15 +57,25 @@ class TtftContext:
     """What TTFT needs to know beside the newest observation.
 
     Args:
-        base_s: The smallest TTFT with an empty queue: what more replicas cannot mend.
+        base_s: The smallest TTFT with an empty queue and few running: what more replicas cannot mend.
         fewest_serving: The smallest serving count in the rate window (m0), so that a step whose replicas have just
             started is not taken again for latencies from before.
         drain_s: When the queue that the latencies stem from will be gone, in seconds; None = it is not shrinking.
+        floor: What latency asked for last, or None.
     """
 
     base_s: float
     fewest_serving: int | None
     drain_s: float | None
+    floor: "LatencyFloor | None" = None
+
+
+@dataclass(frozen=True, slots=True)
+class LatencyFloor:
+    """The replicas that an increase for latency went to, and the requests in flight that it was for."""
+
+    replicas: int
+    in_flight: float
 
 
 def in_flight(observation: Observation) -> Reading:
@@ -147,7 +159,7 @@ def ttft_p95(policy: PoolPolicy, observation: Observation, context: TtftContext)
             f"P95 TTFT is {format_duration(context.base_s)} even with an empty queue, the SLO"
             f" {format_duration(policy.ttft_p95_s)}: more replicas cannot mend that"
         )
-        return Assessment(ttft, NO_NEED, note)
+        return Assessment(ttft, Need(0, _floor(context, x)), note)
     ratio = max(0.0, (ttft - context.base_s) / room)
     replicas = int(serving)
     note = _ttft_gate(policy, observation, context) if ratio > 1 else ""
@@ -157,7 +169,16 @@ def ttft_p95(policy: PoolPolicy, observation: Observation, context: TtftContext)
         up = ceil_replicas(fewest * min(TTFT_STEP_RATIO, ratio))
     if isinstance(x, Absent):
         return Assessment(ttft, Need(up, None), note)
-    return Assessment(ttft, Need(up, max(up, _ttft_down_need(policy, ratio, x, replicas))), note)
+    down = max(up, _floor(context, x), _ttft_down_need(policy, ratio, ttft, x, replicas))
+    return Assessment(ttft, Need(up, down), note)
+
+
+def _floor(context: TtftContext, x: Reading) -> int:
+    """Return what latency asked for before, while the load is still about the one it was for; else 0."""
+    floor = context.floor
+    if floor is None or (not isinstance(x, Absent) and x < FLOOR_LOAD_RATIO * floor.in_flight):
+        return 0
+    return floor.replicas
 
 
 def _ttft_gate(policy: PoolPolicy, observation: Observation, context: TtftContext) -> str:
@@ -178,22 +199,26 @@ def _ttft_gate(policy: PoolPolicy, observation: Observation, context: TtftContex
     return ""
 
 
-def _ttft_down_need(policy: PoolPolicy, ratio: float, x: float, serving: int) -> int:
+def _ttft_down_need(policy: PoolPolicy, ratio: float, ttft_s: float, x: float, serving: int) -> int:
     """Return the fewest replicas at which TTFT is predicted to keep well within its SLO.
 
-    The waiting part of a latency grows as q / (1 - q), q the share of slots in use: r' = r (q'/q) (1-q) / (1-q').
-    Worked: r 0.1, 8 in flight, 4 replicas of 4 slots, so q 0.5: on 3 replicas q' = 0.667, r' = 0.1 x 1.333 x 0.5 /
-    0.333 = 0.2; on 2 q' = 1 is too much: 3.
+    The waiting part of a latency grows as g = q / (1 - q), q the share of slots in use: r' = r g' / g. The base may
+    hold some waiting too, if the pool was never quiet. Even if all of T were waiting, T' = T g' / g must leave half of
+    the room to the SLO.
+
+    Worked: SLO 2.5 s, T 0.25 s, r 0.1, 8 in flight on 4 replicas of 4 slots, so q 0.5, g 1: r' <= 0.6 allows g' = 6,
+    T' <= 1.375 s allows g' = 5.5, so q' = 0.846 and 8 / (4 x 0.846) = 2.36: 3 replicas.
     """
     if x <= 0:
         return 0
-    if ratio > policy.latency_scale_down_ratio:
-        return serving
     q = x / (policy.slots_per_replica * serving)
-    if q >= PREDICTED_UTILISATION_LIMIT:
+    if ratio > policy.latency_scale_down_ratio or q >= PREDICTED_UTILISATION_LIMIT:
         return serving
-    # r' <= limit solved for q': with k = r (1-q) / q, k q' / (1-q') <= limit is q' <= limit / (limit + k).
-    k = ratio * (1 - q) / q
-    limit = policy.latency_scale_down_ratio
-    highest = min(limit / (limit + k), PREDICTED_UTILISATION_LIMIT)
-    return max(1, ceil_replicas(x / (policy.slots_per_replica * highest)))
+    g = q / (1 - q)
+    by_ratio = g * policy.latency_scale_down_ratio / ratio if ratio > 0 else math.inf
+    by_ttft = g * (ttft_s + policy.ttft_p95_s) / (2 * ttft_s) if ttft_s > 0 else math.inf
+    allowed = min(by_ratio, by_ttft)
+    highest = PREDICTED_UTILISATION_LIMIT
+    if allowed < math.inf:
+        highest = min(highest, allowed / (1 + allowed))
+    return min(serving, max(1, ceil_replicas(x / (policy.slots_per_replica * highest))))
