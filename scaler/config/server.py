@@ -1,0 +1,340 @@
+"""The settings of the service: what each one means, its default and its range.
+
+This is the one source of truth: the flags of ``vllm-scaler serve``, validation, error texts and
+docs/reference/settings.md all follow from it. Durations are seconds. ``scaler.config.sources`` reads the settings.
+"""
+
+import ipaddress
+import re
+from pathlib import Path
+from typing import Annotated, ClassVar, Final, Literal
+from urllib.parse import urlsplit
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo, field_validator
+
+from scaler.config.kinds import (
+    ByteSize,
+    Duration,
+    Kind,
+    LabelName,
+    WholeNumber,
+    is_kubernetes_name,
+    read_text,
+    read_whole_number,
+    read_word,
+)
+from scaler.config.problems import Given, cross_field, detail
+from scaler.units import format_duration
+
+DEFAULT_QUERY_TIMEOUT_S: Final = 10.0
+"""Prometheus gives up after 2 min, but what is answered later than this is no basis for the tick that asked."""
+
+
+def without_credentials(url: str) -> str:
+    """Return ``url`` with everything before its last @ masked, so that it may be shown."""
+    _, at, rest = url.rpartition("@")
+    return f"***@{rest}" if at else url
+
+
+def _read_url(value: object) -> str:
+    text = str(value).strip()
+    url = urlsplit(text)
+    if url.username is not None or url.password is not None:
+        raise detail(
+            "must not hold a user name or password, which process lists and logs would show: let a proxy beside the"
+            " service add them"
+        )
+    bad = url.scheme not in {"http", "https"} or not url.hostname or url.port == 0 or url.query or url.fragment
+    if bad or re.fullmatch(r"[!-~]{1,1024}", text) is None:
+        raise ValueError("not an http URL")
+    return text.rstrip("/")
+
+
+def _read_host(value: object) -> str:
+    text = str(value).strip()
+    if is_kubernetes_name(text.lower()):
+        return text
+    bare = text[1:-1] if text.startswith("[") and text.endswith("]") else text
+    return str(ipaddress.ip_address(bare))
+
+
+Url = Annotated[
+    str,
+    BeforeValidator(_read_url),
+    Kind("URL", "an http or https URL without a query, such as http://prometheus.monitoring:9090"),
+]
+Host = Annotated[
+    str, BeforeValidator(_read_host), Kind("address", "an IP address or host name, without a port, such as 0.0.0.0")
+]
+Port = Annotated[int, BeforeValidator(read_whole_number), Kind("port", "a port number")]
+FilePath = Annotated[Path, BeforeValidator(read_text), Kind("path", "a path to a file")]
+LogLevel = Annotated[
+    Literal["debug", "info", "warning", "error"],
+    BeforeValidator(read_word),
+    Kind("one of a few words", "debug, info, warning or error"),
+]
+LogFormat = Annotated[
+    Literal["json", "console"], BeforeValidator(read_word), Kind("one of a few words", "json or console")
+]
+
+
+class Section(BaseModel):
+    """What the sections of the settings have in common."""
+
+    model_config: ClassVar[ConfigDict] = ConfigDict(frozen=True, extra="forbid", validate_default=True)
+
+
+class Evaluation(Section):
+    """How pools are evaluated: every interval, all of them, with a handful of queries.
+
+    Prometheus may be anything that answers its HTTP API: Prometheus, Thanos, Mimir, VictoriaMetrics.
+    """
+
+    prometheus_url: Url = Field(
+        default="http://127.0.0.1:9090",
+        description="Where the HTTP API of Prometheus is, without `/api/v1`. Credentials do not belong in it.",
+        examples=["http://prometheus.monitoring:9090"],
+    )
+    evaluation_interval: Duration = Field(
+        default=15.0,
+        ge=1,
+        le=300,
+        description="Time between evaluations (ticks), which fall on its multiples in Unix time. The HPA looks every"
+        " 15 s, and a window of 4 ticks is 1 min at that; change it together with the windows of all triggers.",
+        examples=["30s"],
+    )
+    query_timeout: Duration = Field(
+        default_factory=lambda data: min(
+            DEFAULT_QUERY_TIMEOUT_S, data.get("evaluation_interval", DEFAULT_QUERY_TIMEOUT_S)
+        ),
+        ge=0.1,
+        le=300,
+        description="How long all queries of one evaluation may take together; at most the evaluation interval. What"
+        " is not answered by then is missing.",
+        examples=["8s"],
+        json_schema_extra={"default": "10 s, or the evaluation interval if that is shorter"},
+    )
+    query_concurrency: WholeNumber = Field(
+        default=4,
+        ge=1,
+        le=64,
+        description="How many queries run at once. Raise it if evaluations take long and Prometheus has room.",
+        examples=["8"],
+    )
+    max_response_bytes: ByteSize = Field(
+        default=64 << 20,
+        ge=64 << 10,
+        le=1 << 30,
+        description="The longest answer to one query that is read. 64 MiB hold about 200 000 series.",
+        examples=["128MiB"],
+    )
+    max_hold_age: Duration = Field(
+        default=600.0,
+        ge=2,
+        le=86_400,
+        description="How long the last answer is repeated while data is missing. After that KEDA gets an error, and"
+        " keeps the replicas or applies the ScaledObject's fallback. At least two evaluation intervals.",
+        examples=["5m"],
+    )
+    namespace_label: LabelName = Field(
+        default="namespace",
+        description="The label that holds the namespace of a vLLM series. Pools see the series of their own namespace"
+        " only, so it must be set by the scrape configuration and not by the target.",
+        examples=["kubernetes_namespace"],
+    )
+    pod_label: LabelName = Field(
+        default="pod",
+        description="The label that holds the pod of a vLLM series: one pod is one replica.",
+        examples=["kubernetes_pod_name"],
+    )
+    instance_label: LabelName = Field(
+        default="instance",
+        description="The label that holds the scraped address; it tells replicas apart that have no pod label.",
+        examples=["instance"],
+    )
+
+    @field_validator("query_timeout")
+    @classmethod
+    def _within_interval(cls, value: float, info: ValidationInfo) -> float:
+        interval = info.data.get("evaluation_interval")
+        if interval is not None and value > interval:
+            shown = Given.of(info).show("query_timeout", format_duration(value))
+            raise cross_field(f"{shown} must be at most {_interval(info)}")
+        return value
+
+    @field_validator("max_hold_age")
+    @classmethod
+    def _spans_two_intervals(cls, value: float, info: ValidationInfo) -> float:
+        interval = info.data.get("evaluation_interval")
+        if interval is not None and value < 2 * interval:
+            shown = Given.of(info).show("max_hold_age", format_duration(value))
+            raise cross_field(f"{shown} must be at least twice {_interval(info)}")
+        return value
+
+
+class Serving(Section):
+    """How KEDA is served, and what bounds a client that asks too much."""
+
+    grpc_host: Host = Field(
+        default="[::]",
+        description="The address on which KEDA is served. The default is all of them, IPv4 and IPv6.",
+        examples=["127.0.0.1"],
+    )
+    grpc_port: Port = Field(
+        default=50051,
+        ge=0,
+        le=65535,
+        description="The port on which KEDA is served, the one in the trigger's `scalerAddress`. 0 takes a free one.",
+        examples=["9090"],
+    )
+    first_answer_timeout: Duration = Field(
+        default=2.5,
+        ge=0.1,
+        le=2.9,
+        description="How long the first call for a pool waits for its first evaluation before it gets an error. KEDA"
+        " sets no deadline of its own, and everything else of the ScaledObject waits meanwhile.",
+        examples=["1s"],
+    )
+    max_pools: WholeNumber = Field(
+        default=20_000,
+        ge=1,
+        le=1_000_000,
+        description="How many pools are evaluated at most; triggers beyond that get an error.",
+        examples=["2000"],
+    )
+    pool_idle_timeout: Duration = Field(
+        default=600.0,
+        ge=60,
+        le=86_400,
+        description="After this time without a call from KEDA a pool is forgotten. It must be longer than the longest"
+        " `pollingInterval` of any ScaledObject.",
+        examples=["30m"],
+    )
+    max_concurrent_rpcs: WholeNumber = Field(
+        default=10_000,
+        ge=10,
+        le=1_000_000,
+        description="How many calls and open streams are served at once; more are refused.",
+        examples=["1000"],
+    )
+    max_message_bytes: ByteSize = Field(
+        default=256 << 10,
+        ge=64 << 10,
+        le=1 << 20,
+        description="The largest message that is read. Trigger metadata is all that KEDA sends, a few KiB.",
+        examples=["64KiB"],
+    )
+    max_connection_age: Duration = Field(
+        default=300.0,
+        ge=10,
+        le=86_400,
+        description="After this time a connection is closed in good order, so that KEDA looks up the Service again and"
+        " finds new replicas of the scaler.",
+        examples=["10m"],
+    )
+    max_connection_age_grace: Duration = Field(
+        default=30.0,
+        ge=1,
+        le=600,
+        description="How long calls on a connection that is being closed for its age may still take.",
+        examples=["10s"],
+    )
+    shutdown_grace: Duration = Field(
+        default=10.0,
+        ge=0,
+        le=300,
+        description="How long calls may still take when the service stops. Keep it below the pod's"
+        " `terminationGracePeriodSeconds`.",
+        examples=["20s"],
+    )
+
+    @field_validator("grpc_host")
+    @classmethod
+    def _bracketed(cls, value: str) -> str:
+        return f"[{value}]" if ":" in value else value
+
+
+class Tls(Section):
+    """TLS towards KEDA. Without a certificate the service speaks plaintext.
+
+    With a client CA it serves only clients that show a certificate of that CA. Files are read again when they change.
+    """
+
+    tls_cert_file: FilePath | None = Field(
+        default=None,
+        description="The server's certificate chain, PEM. It must name the host in the trigger's `scalerAddress`.",
+        examples=["/etc/vllm-scaler/tls/tls.crt"],
+    )
+    tls_key_file: FilePath | None = Field(
+        default=None,
+        description="The private key of the certificate, PEM.",
+        examples=["/etc/vllm-scaler/tls/tls.key"],
+    )
+    tls_client_ca_file: FilePath | None = Field(
+        default=None,
+        description="The CA of client certificates, PEM. Set it so that nobody but KEDA can ask.",
+        examples=["/etc/vllm-scaler/tls/ca.crt"],
+    )
+
+    @field_validator("tls_key_file")
+    @classmethod
+    def _key_with_certificate(cls, key: Path | None, info: ValidationInfo) -> Path | None:
+        if "tls_cert_file" in info.data and (key is None) != (info.data["tls_cert_file"] is None):
+            given, missing = ("tls_cert_file", "tls_key_file") if key is None else ("tls_key_file", "tls_cert_file")
+            raise cross_field(f"{Given.of(info).show(given, '')} needs {missing} beside it")
+        return key
+
+    @field_validator("tls_client_ca_file")
+    @classmethod
+    def _ca_with_certificate(cls, ca: Path | None, info: ValidationInfo) -> Path | None:
+        if ca is not None and "tls_cert_file" in info.data and info.data["tls_cert_file"] is None:
+            raise cross_field(f"{Given.of(info).show('tls_client_ca_file', '')} needs tls_cert_file beside it")
+        return ca
+
+
+class Operation(Section):
+    """How the service is watched: probes and its own metrics over HTTP, and logs on standard error."""
+
+    http_host: Host = Field(
+        default="0.0.0.0",  # noqa: S104 - probes and Prometheus come from outside the pod
+        description="The address of probes and metrics. The default is all of IPv4; use `::` where there is only IPv6.",
+        examples=["::"],
+    )
+    http_port: Port = Field(
+        default=8080,
+        ge=0,
+        le=65535,
+        description="The port of probes (`/healthz`, `/readyz`) and metrics (`/metrics`). 0 takes a free one.",
+        examples=["9091"],
+    )
+    log_level: LogLevel = Field(
+        default="info",
+        description="The lowest level that is logged. Each change of what is decided, or why, is logged at `info`.",
+        examples=["debug"],
+    )
+    log_format: LogFormat = Field(
+        default="json",
+        description="`json` for machines, one object a line; `console` for people.",
+        examples=["console"],
+    )
+
+
+SECTIONS: Final[tuple[tuple[str, type[Section]], ...]] = (
+    ("Evaluation", Evaluation),
+    ("Serving KEDA", Serving),
+    ("TLS", Tls),
+    ("Operation", Operation),
+)
+"""The sections in the order of the reference page, with their titles."""
+
+
+class ServerSettings(Evaluation, Serving, Tls, Operation):
+    """All settings of the service, read and checked."""
+
+
+FIELDS: Final = {name: field for _, section in SECTIONS for name, field in section.model_fields.items()}
+"""Every setting by name, in the order of the reference page."""
+
+
+def _interval(info: ValidationInfo) -> str:
+    return Given.of(info).show("evaluation_interval", format_duration(info.data["evaluation_interval"]))

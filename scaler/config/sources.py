@@ -1,0 +1,133 @@
+"""Where the service's settings come from: flag before environment before file before default.
+
+An empty value counts as not given, so that a template may leave one blank.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import yaml
+from pydantic import ValidationError
+
+from scaler.config.problems import Given, config_error, defaults, escaped, nearest, quoted, sentences
+from scaler.config.server import FIELDS, ServerSettings, without_credentials
+
+ENV_PREFIX: Final = "VLLM_SCALER_"
+CONFIG_ENV: Final = f"{ENV_PREFIX}CONFIG"
+"""The environment variable that names the settings file, as the flag --config does."""
+FILE_LIMIT_BYTES: Final = 1 << 20
+"""All settings take 2 KiB; a larger file is some other file."""
+
+# Kubernetes sets these in every pod of a namespace for a Service whose name begins with vllm-scaler ("service links").
+_SERVICE_LINK_NAME: Final = re.compile(r"\w*(?:SERVICE_HOST|SERVICE_PORT\w*|PORT_[0-9]+_(?:TCP|UDP|SCTP)\w*)")
+_SERVICE_LINK_VALUE: Final = re.compile(r"(?:tcp|udp|sctp)://.*")
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedSettings:
+    """Settings, and sentences about what was ignored on the way."""
+
+    settings: ServerSettings
+    warnings: tuple[str, ...] = ()
+
+
+def flag_name(field: str) -> str:
+    """Return a setting's flag: grpc_port -> --grpc-port."""
+    return f"--{field.replace('_', '-')}"
+
+
+def env_name(field: str) -> str:
+    """Return a setting's environment variable: grpc_port -> VLLM_SCALER_GRPC_PORT."""
+    return ENV_PREFIX + field.upper()
+
+
+def load_settings(
+    flags: Mapping[str, object], env: Mapping[str, str], file_values: Mapping[str, object]
+) -> LoadedSettings:
+    """Put the settings together and check them.
+
+    Args:
+        flags: Values by field name; None where a flag was not given.
+        env: The whole environment; what does not begin with ``VLLM_SCALER_`` is left alone.
+        file_values: What stands in the settings file, as ``read_settings_file`` returns it.
+
+    Raises:
+        ConfigError: With all that is wrong; each problem says where the value came from.
+    """
+    texts: dict[str, str] = {}
+    names: dict[str, str] = {}
+    by_env = {env_name(field): field for field in FIELDS}
+    sources = (
+        ({field: (f"file key {field}", value) for field, value in file_values.items()}),
+        ({by_env[name]: (f"environment variable {name}", env[name]) for name in by_env if name in env}),
+        ({field: (f"flag {flag_name(field)}", value) for field, value in flags.items()}),
+    )
+    for source in sources:
+        for field, (name, value) in source.items():
+            text = "" if value is None else str(value).strip()
+            if field in FIELDS and text and not (name.endswith("_PORT") and _SERVICE_LINK_VALUE.fullmatch(text)):
+                texts[field], names[field] = text, name
+    problems = [_unknown("file key", key, FIELDS) for key in file_values if key not in FIELDS]
+    shown = {field: without_credentials(text) if field == "prometheus_url" else text for field, text in texts.items()}
+    given = Given(shown, names)
+    settings: ServerSettings | None = None
+    try:
+        settings = ServerSettings.model_validate(defaults(FIELDS) | texts, context=given)
+    except ValidationError as error:
+        problems += sentences(error, FIELDS, given)
+    if problems or settings is None:
+        raise config_error(problems, "the settings")
+    return LoadedSettings(settings, _warnings(env, by_env))
+
+
+def read_settings_file(path: Path) -> dict[str, object]:
+    """Read a YAML file of settings, one ``name: value`` a line; values stay text.
+
+    Raises:
+        ConfigError: The file cannot be read, is not YAML, or is not a mapping.
+    """
+    where = f"settings file {escaped(str(path))}"
+    try:
+        with path.open("rb") as file:
+            content = file.read(FILE_LIMIT_BYTES + 1)
+    except OSError as error:
+        raise config_error([f"{where} cannot be read: {error.strerror}"], "the settings") from error
+    if len(content) > FILE_LIMIT_BYTES:
+        raise config_error([f"{where} is larger than 1 MiB, so it is hardly a settings file"], "the settings")
+    try:
+        values = yaml.load(content, Loader=yaml.BaseLoader)  # noqa: S506 - BaseLoader makes text, lists and mappings only
+    except yaml.YAMLError as error:
+        raise config_error([f"{where} is not YAML{_place(error)}"], "the settings") from error
+    except RecursionError as error:
+        raise config_error([f"{where} is nested too deeply"], "the settings") from error
+    if values is None or values == "":
+        return {}
+    if not isinstance(values, dict):
+        raise config_error(
+            [f"{where} is not a mapping: write one setting a line, such as grpc_port: 50051"], "the settings"
+        )
+    return {str(key): value for key, value in values.items()}
+
+
+def _place(error: yaml.YAMLError) -> str:
+    if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
+        mark = error.problem_mark
+        return f": line {mark.line + 1}, column {mark.column + 1}: {escaped(error.problem or 'cannot be read')}"
+    return f": {escaped(str(error))}"
+
+
+def _unknown(what: str, name: str, known: Mapping[str, object]) -> str:
+    meant = nearest(name, known)
+    return f"{what} {quoted(name)} is not known" + (f": did you mean {meant}?" if meant else "")
+
+
+def _warnings(env: Mapping[str, str], by_env: Mapping[str, str]) -> tuple[str, ...]:
+    unknown = sorted(name for name in env if name.startswith(ENV_PREFIX) and name not in {*by_env, CONFIG_ENV})
+    return tuple(
+        _unknown("environment variable", name, by_env) + "; it is ignored"
+        for name in unknown
+        if not _SERVICE_LINK_NAME.fullmatch(name) and not _SERVICE_LINK_VALUE.fullmatch(env[name])
+    )

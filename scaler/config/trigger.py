@@ -1,0 +1,208 @@
+"""Trigger metadata, as KEDA sends it, to the pool that it names and the policy that it sets.
+
+KEDA copies every key of a trigger's metadata, its own included. A key that ends in FromEnv arrives with the suffix kept
+and the value looked up in the workload's container, and does not arrive at all when the variable is not set there.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from pydantic import ValidationError
+
+from scaler.config.kinds import is_kubernetes_name, is_namespace
+from scaler.config.metadata import FIELDS, TriggerMetadata
+from scaler.config.problems import Given, config_error, defaults, nearest, quoted, sentences
+from scaler.model import PoolKey, PoolLocator, PoolPolicy, SignalWindows, Workload, WorkloadKind
+
+KEDA_KEYS: Final = frozenset({"scalerAddress", "enableTLS", "unsafeSsl", "tlsCertFile"})
+"""What KEDA's external scaler reads from metadata for itself (tlsCertFile until 2.16)."""
+KEY_LIMIT: Final = 64
+"""Keys of one trigger, KEDA's own included; twenty more than there are."""
+VALUE_LENGTH: Final = 2048
+"""Characters of one value; the longest that is allowed, a selector, has half of that."""
+
+_WHERE: Final = "the trigger's metadata"
+_FROM_ENV: Final = "FromEnv"
+_TLS_KEYS: Final = ("caCert", "tlsClientCert", "tlsClientKey")
+_SECRET_KEYS: Final = frozenset(_TLS_KEYS) | {key + _FROM_ENV for key in _TLS_KEYS}
+_URL_KEYS: Final = ("prometheus", "serveraddress", "url", "endpoint", "thanos", "mimir", "victoriametrics")
+_SCALED_OBJECT_KEYS: Final = frozenset(
+    {"pollingInterval", "cooldownPeriod", "initialCooldownPeriod", "idleReplicaCount", "metricType", "useCachedMetrics"}
+)
+_NO_WORKLOAD: Final = (
+    "no deployment, statefulSet or leaderWorkerSet is named, so requested and starting replicas cannot be read:"
+    " replicas that report metrics are counted in their place"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Trigger:
+    """One trigger, read and checked; ``warnings`` are sentences about what works but is probably not meant."""
+
+    key: PoolKey
+    policy: PoolPolicy
+    warnings: tuple[str, ...]
+
+
+def parse_trigger(
+    namespace: str,
+    scaled_object: str,
+    metadata: Mapping[str, str],
+    *,
+    tick_s: float,
+    namespace_label: str = "namespace",
+) -> Trigger:
+    """Read one trigger's metadata.
+
+    Args:
+        namespace: The ScaledObject's namespace; the pool's series are looked for in it alone.
+        scaled_object: The ScaledObject's name.
+        metadata: The trigger's metadata as KEDA sends it, camelCase keys and text values.
+        tick_s: The service's evaluation interval, seconds.
+        namespace_label: The label that holds a series' namespace.
+
+    Returns:
+        The pool's key and policy, and warnings for the user.
+
+    Raises:
+        ConfigError: With all that is wrong; its text fits into a Kubernetes event.
+    """
+    problems = _bad_identity(namespace, scaled_object)
+    if len(metadata) > KEY_LIMIT:
+        problems.append(f"there are {len(metadata)} keys, and {KEY_LIMIT} are allowed")
+        raise config_error(problems, _WHERE)
+    texts, names = _known_values(metadata, problems)
+    given = Given(texts, names, namespace_label)
+    parsed: TriggerMetadata | None = None
+    try:
+        parsed = TriggerMetadata.model_validate(defaults(FIELDS) | texts, context=given)
+    except ValidationError as error:
+        problems += sentences(error, FIELDS, given)
+    problems += _bad_naming(given)
+    if problems or parsed is None:
+        raise config_error(problems, _WHERE)
+    policy = _policy(parsed, namespace, tick_s)
+    return Trigger(
+        key=PoolKey(namespace, scaled_object, fingerprint(metadata)),
+        policy=policy,
+        warnings=_warnings(metadata, policy.locator),
+    )
+
+
+def fingerprint(metadata: Mapping[str, str]) -> str:
+    """Return 8 hexadecimal digits that tell the triggers of one ScaledObject apart.
+
+    The order of keys does not matter, nor do keys that KEDA reads for itself or that hold secrets.
+    """
+    own = sorted((key, value) for key, value in metadata.items() if key not in KEDA_KEYS | _SECRET_KEYS)
+    return hashlib.sha256(json.dumps(own).encode("ascii")).hexdigest()[:8]
+
+
+def _bad_identity(namespace: str, scaled_object: str) -> list[str]:
+    problems = []
+    if not is_namespace(namespace):
+        problems.append(f"the ScaledObject's namespace {quoted(namespace)} is not a Kubernetes namespace")
+    if not is_kubernetes_name(scaled_object):
+        problems.append(f"the ScaledObject's name {quoted(scaled_object)} is not a Kubernetes name")
+    return problems
+
+
+def _known_values(metadata: Mapping[str, str], problems: list[str]) -> tuple[dict[str, str], dict[str, str]]:
+    """Return values and written names by known key; what is not known or not clear goes to ``problems``."""
+    texts: dict[str, str] = {}
+    names: dict[str, str] = {}
+    for written in sorted(metadata.keys() - KEDA_KEYS - _SECRET_KEYS):
+        key = written if written in FIELDS else written.removesuffix(_FROM_ENV)
+        value = metadata[written].strip()
+        if key not in FIELDS:
+            problems.append(_unknown(written))
+        elif len(value) > VALUE_LENGTH:
+            problems.append(f"{written} has {len(value)} characters, and {VALUE_LENGTH} are allowed")
+        elif key in texts and texts[key] != value:
+            problems.append(
+                f"{names[key]} {quoted(texts[key])} and {written} {quoted(value)} differ and mean the same: keep one"
+            )
+        elif key not in texts:
+            texts[key], names[key] = value, written
+    return texts, names
+
+
+def _unknown(written: str) -> str:
+    shown = f"the key {quoted(written)}"
+    folded = written.lower()
+    if written in _SCALED_OBJECT_KEYS:
+        return f"{shown} does not belong in metadata: it stands elsewhere in the ScaledObject"
+    if any(word in folded for word in _URL_KEYS):
+        return f"{shown} is not allowed: the operator of the scaler chooses the Prometheus, not a trigger"
+    suffix = _FROM_ENV if folded.endswith(_FROM_ENV.lower()) else ""
+    meant = nearest(written[: len(written) - len(suffix)], FIELDS)
+    return f"{shown} is not known" + (f": did you mean {meant}{suffix}?" if meant else "")
+
+
+def _bad_naming(given: Given) -> list[str]:
+    workloads = [kind.value for kind in WorkloadKind if kind.value in given.texts]
+    if len(workloads) > 1:
+        shown = " and ".join(given.show(key, "") for key in workloads)
+        return [f"{shown} are given together: keep the one that the ScaledObject scales"]
+    if not workloads and "modelName" not in given.texts:
+        return ["nothing names the pool: give modelName or one of deployment, statefulSet, leaderWorkerSet"]
+    return []
+
+
+def _warnings(metadata: Mapping[str, str], locator: PoolLocator) -> tuple[str, ...]:
+    warnings = [_NO_WORKLOAD] if locator.workload is None else []
+    if secrets := sorted(metadata.keys() & _SECRET_KEYS):
+        warnings.append(
+            f"{', '.join(secrets)} in metadata: KEDA does not use them there, and everybody who may read the"
+            " ScaledObject can; put them into a TriggerAuthentication"
+        )
+    return tuple(warnings)
+
+
+def _policy(parsed: TriggerMetadata, namespace: str, tick_s: float) -> PoolPolicy:
+    def windows(up: int | None, down: int | None) -> SignalWindows:
+        return SignalWindows(up or parsed.scale_up_windows, down or parsed.scale_down_windows)
+
+    return PoolPolicy(
+        locator=PoolLocator(
+            namespace=namespace,
+            model_name=parsed.model_name,
+            workload=_workload(parsed),
+            matchers=parsed.selector,
+            rate_window_s=parsed.rate_window_seconds,
+            stale_after_s=parsed.stale_after_seconds,
+        ),
+        tick_s=tick_s,
+        slots_per_replica=parsed.slots_per_replica,
+        scale_up_saturation=parsed.up_saturation,
+        scale_down_saturation=parsed.scale_down_saturation,
+        scale_down_noise=parsed.scale_down_noise,
+        kv_cache_scale_up=parsed.kv_cache_scale_up,
+        kv_cache_scale_down=parsed.kv_cache_scale_down,
+        ttft_p95_s=parsed.ttft_p95_seconds,
+        latency_min_saturation=parsed.latency_min_saturation,
+        latency_min_samples=parsed.latency_min_samples,
+        latency_scale_down_ratio=parsed.latency_scale_down_ratio,
+        drain_horizon_s=parsed.drain_horizon_seconds,
+        saturation_windows=windows(parsed.saturation_scale_up_windows, parsed.saturation_scale_down_windows),
+        kv_cache_windows=windows(parsed.kv_cache_scale_up_windows, parsed.kv_cache_scale_down_windows),
+        ttft_p95_windows=windows(parsed.ttft_scale_up_windows, parsed.ttft_scale_down_windows),
+        scale_up_cooldown_s=parsed.scale_up_cooldown_seconds,
+        scale_down_cooldown_s=parsed.scale_down_cooldown_seconds,
+        max_step_up=parsed.max_step_up,
+        max_step_down=parsed.max_step_down,
+        min_replicas=parsed.min_replicas,
+        max_replicas=parsed.max_replicas,
+    )
+
+
+def _workload(parsed: TriggerMetadata) -> Workload | None:
+    names = {
+        WorkloadKind.DEPLOYMENT: parsed.deployment,
+        WorkloadKind.STATEFUL_SET: parsed.stateful_set,
+        WorkloadKind.LEADER_WORKER_SET: parsed.leader_worker_set,
+    }
+    return next((Workload(kind, name) for kind, name in names.items() if name is not None), None)
