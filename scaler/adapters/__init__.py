@@ -1,1 +1,1 @@
-"""TODO."""
+"""The edges: Prometheus, the clock, logs and own metrics. Third-party errors end here."""

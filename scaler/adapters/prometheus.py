@@ -1,0 +1,232 @@
+"""Instant queries over Prometheus's HTTP API, within a deadline: the one place that knows prometheus-api-client.
+
+The client blocks, so it runs in a few threads. Rules: a query ends at its deadline for whoever awaits it, even where
+its thread still hangs in a socket; a thread is free for the next query only when it really is; so neither threads nor
+waiting work grow without bound, whatever the server does. Redirects are not followed, and nothing of the
+environment (proxies, .netrc) is used.
+"""
+
+import asyncio
+import contextlib
+import http
+import json
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Final
+
+import requests
+from prometheus_api_client import PrometheusConnect
+from requests.adapters import HTTPAdapter
+from urllib3.exceptions import HTTPError, ReadTimeoutError
+from urllib3.util.retry import Retry
+
+from scaler.errors import (
+    PrometheusDecodeError,
+    PrometheusError,
+    PrometheusRejectedError,
+    PrometheusTimeoutError,
+    PrometheusUnavailableError,
+)
+from scaler.promql import Sample
+from scaler.promql.answer import decode_vector, describe_error, quoted
+
+# Bytes asked of the socket at a time: the deadline and the limit are looked at between two of them.
+_CHUNK_BYTES: Final = 64 * 1024
+# A server that restarts, or a kept-alive connection that was closed meanwhile: one more try, once this has passed.
+_RETRY_PAUSE_S: Final = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class _Reply:
+    status: int
+    location: str
+    body: bytes
+
+
+class _BlockingClient(PrometheusConnect):  # type: ignore[misc]  # the package has no types
+    """The client, with its session put right for one query within a deadline.
+
+    Its own query methods are not used: they put the query into the address, retry by themselves for longer than any
+    deadline, read answers of any length, and drop warnings and the type of the result.
+    """
+
+    def __init__(
+        self, url: str, *, concurrency: int, max_response_bytes: int, monotonic: Callable[[], float], pause_s: float
+    ) -> None:
+        super().__init__(url=url.rstrip("/"), retry=Retry(total=0))
+        self._session.trust_env = False
+        self._session.mount(self.url, HTTPAdapter(pool_maxsize=concurrency, max_retries=Retry(total=0)))
+        self._max_response_bytes = max_response_bytes
+        self._monotonic = monotonic
+        self._pause_s = pause_s
+        self._closing = threading.Event()
+
+    def close(self) -> None:
+        self._closing.set()
+        super().close()
+
+    def ask(self, expr: str, at: float, deadline: float) -> tuple[Sample, ...]:
+        """Ask once, and once more when there was no connection or the server said that it is busy (503)."""
+        try:
+            reply = self._post(expr, at, deadline)
+        except PrometheusUnavailableError:
+            if not self._may_retry(deadline):
+                raise
+            reply = self._post(expr, at, deadline)
+        else:
+            busy = reply.status == http.HTTPStatus.SERVICE_UNAVAILABLE
+            if busy and isinstance(self._refusal(reply), PrometheusUnavailableError) and self._may_retry(deadline):
+                reply = self._post(expr, at, deadline)
+        if reply.status != http.HTTPStatus.OK:
+            raise self._refusal(reply)
+        return decode_vector(reply.body)
+
+    def _may_retry(self, deadline: float) -> bool:
+        if deadline - self._monotonic() <= self._pause_s:
+            return False
+        return not self._closing.wait(self._pause_s)
+
+    def _post(self, expr: str, at: float, deadline: float) -> _Reply:
+        left_s = self._left(deadline)
+        try:
+            with self._session.post(
+                f"{self.url}/api/v1/query",
+                # The server need not go on for longer than we listen.
+                data={"query": expr, "time": f"{at:.3f}", "timeout": f"{left_s:.3f}"},
+                timeout=(left_s, left_s),
+                allow_redirects=False,
+                stream=True,
+            ) as response:
+                return _Reply(
+                    response.status_code, response.headers.get("Location", ""), self._body(response, deadline)
+                )
+        except (requests.Timeout, ReadTimeoutError) as error:
+            raise PrometheusTimeoutError(f"{self.url} did not answer in {left_s:.1f} s") from error
+        except requests.RequestException as error:
+            raise PrometheusUnavailableError(f"{self.url} cannot be asked: {quoted(error)}") from error
+        except HTTPError as error:
+            raise PrometheusDecodeError(f"the answer of {self.url} broke off: {quoted(error)}") from error
+
+    def _body(self, response: requests.Response, deadline: float) -> bytes:
+        """Read the answer as it comes; a plain read would wait for a whole chunk of a body that only drips."""
+        body = bytearray()
+        while chunk := response.raw.read1(_CHUNK_BYTES, decode_content=True):
+            body += chunk
+            if len(body) > self._max_response_bytes:
+                raise PrometheusDecodeError(
+                    f"the answer of {self.url} is longer than {self._max_response_bytes} bytes: "
+                    "raise max-response-bytes, or give pools narrower selectors"
+                )
+            self._left(deadline)
+        return bytes(body)
+
+    def _left(self, deadline: float) -> float:
+        left_s = deadline - self._monotonic()
+        if left_s <= 0:
+            raise PrometheusTimeoutError(f"{self.url} did not answer in time")
+        return left_s
+
+    def _refusal(self, reply: _Reply) -> PrometheusError:
+        """Return the error that an answer other than 200 stands for."""
+        try:
+            answer = json.loads(reply.body)
+        except (ValueError, RecursionError):
+            answer = None
+        said = describe_error(answer) or quoted(reply.body[:300].decode("utf-8", "replace")) or "without a text"
+        text = f"{self.url} answered HTTP {reply.status}: {said}"
+        if 500 <= reply.status < 600:  # noqa: PLR2004 - the class of the status
+            if isinstance(answer, dict) and answer.get("errorType") == "timeout":
+                return PrometheusTimeoutError(text)
+            return PrometheusUnavailableError(text)
+        if 400 <= reply.status < 500:  # noqa: PLR2004 - the class of the status
+            return PrometheusRejectedError(text)
+        if reply.location:
+            return PrometheusDecodeError(
+                f"{self.url} redirects to {quoted(reply.location)} (HTTP {reply.status}), which is not followed: "
+                "set the address to where Prometheus itself is"
+            )
+        return PrometheusDecodeError(text)
+
+
+class Prometheus:
+    """Asks one Prometheus, several queries at once.
+
+    Args:
+        url: Where the HTTP API is, without ``/api/v1``.
+        timeout_s: Seconds that a query may take where its caller sets no deadline.
+        concurrency: Queries, and threads, at once.
+        max_response_bytes: The longest answer that is read, after decompression.
+        monotonic: Seconds since some instant; deadlines are on this clock.
+        retry_pause_s: Seconds before the one retry.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        timeout_s: float,
+        concurrency: int,
+        max_response_bytes: int,
+        monotonic: Callable[[], float] = time.monotonic,
+        retry_pause_s: float = _RETRY_PAUSE_S,
+    ) -> None:
+        self._timeout_s = timeout_s
+        self._monotonic = monotonic
+        self._client = _BlockingClient(
+            url,
+            concurrency=concurrency,
+            max_response_bytes=max_response_bytes,
+            monotonic=monotonic,
+            pause_s=retry_pause_s,
+        )
+        self._threads = ThreadPoolExecutor(concurrency, thread_name_prefix="prometheus")
+        self._free_threads = asyncio.Semaphore(concurrency)
+
+    def deadline(self) -> float:
+        """Return the instant ``timeout_s`` from now, for queries that share it."""
+        return self._monotonic() + self._timeout_s
+
+    async def query(self, expr: str, at: float, deadline: float | None = None) -> tuple[Sample, ...]:
+        """Ask for an instant vector.
+
+        Args:
+            expr: The PromQL.
+            at: The instant of the evaluation, in Unix seconds.
+            deadline: When to give up, on the monotonic clock; None is ``timeout_s`` from now.
+
+        Returns:
+            The elements; none is an answer too.
+
+        Raises:
+            PrometheusError: There was no complete and readable answer; its subclass says why.
+        """
+        until = self.deadline() if deadline is None else deadline
+        loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(until - self._monotonic()):
+                await self._free_threads.acquire()
+                job = self._submit(expr, at, until)
+                job.add_done_callback(lambda _: self._give_back(loop))
+                return await asyncio.wrap_future(job)
+        except TimeoutError as error:
+            raise PrometheusTimeoutError(f"{self._client.url} did not answer in time") from error
+
+    def close(self) -> None:
+        """End what can be ended: idle connections at once, queries under way at their deadline."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
+        self._client.close()
+
+    def _submit(self, expr: str, at: float, deadline: float) -> Future[tuple[Sample, ...]]:
+        try:
+            return self._threads.submit(self._client.ask, expr, at, deadline)
+        except RuntimeError as error:
+            self._free_threads.release()
+            raise PrometheusUnavailableError(f"{self._client.url} is not asked any more: {error}") from error
+
+    def _give_back(self, loop: asyncio.AbstractEventLoop) -> None:
+        # A thread can outlive the event loop that asked it; then nobody waits for it any more.
+        with contextlib.suppress(RuntimeError):
+            loop.call_soon_threadsafe(self._free_threads.release)

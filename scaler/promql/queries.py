@@ -1,0 +1,138 @@
+"""The four queries. Each reads many pools at once and leaves one group of rows for each of them.
+
+Pods are not matched by name but grouped by the workload that their name gives, and whoever has the answer drops what
+belongs to no pool: Prometheus runs a pattern of pod names on every pod name that it knows. Measured on 2.42 with
+50 000 pods, 1000 names in a pattern took 3 s, the same rows without the pattern 0.05 s.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from scaler.model import LabelMatcher
+from scaler.promql.engines import VLLM
+from scaler.promql.escape import matcher_text, one_of, quote
+from scaler.promql.query import LabelNames, Query
+from scaler.promql.workloads import PodPattern, WorkloadSeries
+
+REPLICAS: Final = "replicas"
+FRESHNESS: Final = "freshness"
+LATENCY: Final = "latency"
+WORKLOAD: Final = "workload"
+
+METRIC_LABEL: Final = "__name__"
+WORKLOAD_LABEL: Final = "workload"
+"""Label that our queries put the workload's name into."""
+SIGNAL_LABEL: Final = "signal"
+"""Label that tells the parts of a union apart: ``or`` looks at all labels but the metric's name."""
+KSM_NAMESPACE_LABEL: Final = "namespace"
+"""Label of kube-state-metrics with the object's namespace."""
+
+TTFT_P95: Final = "ttft_p95"
+TTFT_SAMPLES: Final = "ttft_samples"
+GENERATION_TOKENS: Final = "generation_tokens"
+PREEMPTIONS: Final = "preemptions"
+SAMPLE_TIME: Final = "sample_time"
+
+
+@dataclass(frozen=True, slots=True)
+class EngineShape:
+    """What the engine series of several pools have in common, so that one query reads them.
+
+    Args:
+        names_model: Whether the pools name their model; else all models of the workload count.
+        pods: How pods are told apart by workload; None when the pools name none.
+        matchers: Further conditions.
+    """
+
+    names_model: bool
+    pods: PodPattern | None
+    matchers: tuple[LabelMatcher, ...]
+
+    def identity_labels(self, names: LabelNames) -> tuple[str, ...]:
+        """Return the labels of a row that say which pool it is of, in the order of an identity."""
+        labels = [names.namespace]
+        if self.names_model:
+            labels.append(VLLM.model_label)
+        if self.pods is not None:
+            labels.append(WORKLOAD_LABEL)
+        return tuple(labels)
+
+    def scope(self, identities: Sequence[tuple[str, ...]], names: LabelNames) -> str:
+        """Write the matchers that hold for the series of some pools, and for few others."""
+        parts = [one_of(names.namespace, (identity[0] for identity in identities))]
+        if self.names_model:
+            parts.append(one_of(VLLM.model_label, (identity[1] for identity in identities)))
+        parts += VLLM.not_an_engine
+        parts += map(matcher_text, self.matchers)
+        return ",".join(parts)
+
+    def rows(self, aggregation: str, vector: str, names: LabelNames, *labels: str) -> str:
+        """Write one row for each pod, and for each of ``labels``, with the workload's name as a label.
+
+        The aggregation comes before the new label: no label of a target can then collide with ours.
+        """
+        model = (VLLM.model_label,) if self.names_model else ()
+        rows = f"{aggregation} by ({','.join((names.namespace, *model, names.pod, *labels))}) ({vector})"
+        if self.pods is None:
+            return rows
+        arguments = ",".join(map(quote, (WORKLOAD_LABEL, self.pods.workload, names.pod, self.pods.pattern)))
+        return f"label_replace({rows},{arguments})"
+
+
+def replicas_query(shape: EngineShape, names: LabelNames, identities: Sequence[tuple[str, ...]]) -> Query:
+    """Ask for every engine's gauges, a row for each engine, and for its count of first tokens."""
+    metrics = (VLLM.running, VLLM.waiting, VLLM.waiting_by_reason, *VLLM.kv_usage, VLLM.ttft_count)
+    reasons = one_of(VLLM.reason_label, ("", VLLM.deferred_reason))
+    vector = f"{{{one_of(METRIC_LABEL, metrics)},{reasons},{shape.scope(identities, names)}}}"
+    labels = (names.instance, METRIC_LABEL, VLLM.engine_label, VLLM.reason_label)
+    return Query(REPLICAS, shape.rows("max", vector, names, *labels))
+
+
+def freshness_query(shape: EngineShape, names: LabelNames, identities: Sequence[tuple[str, ...]]) -> Query:
+    """Ask when each replica was last scraped: the Unix time of its newest count of first tokens."""
+    vector = f"timestamp({VLLM.ttft_count}{{{shape.scope(identities, names)}}})"
+    return Query(FRESHNESS, shape.rows("max", vector, names, names.instance))
+
+
+def latency_query(
+    shape: EngineShape, rate_window_s: float, names: LabelNames, identities: Sequence[tuple[str, ...]]
+) -> Query:
+    """Ask for what happened within the rate window, a row for each pool and signal."""
+    selector = f"{{{shape.scope(identities, names)}}}[{round(rate_window_s * 1000)}ms]"
+
+    by_pool = ",".join(shape.identity_labels(names))
+
+    def total(function: str, metric: str) -> str:
+        # The greatest of several series of one engine: a pod that two jobs scrape must not count twice.
+        rows = shape.rows("max", f"{function}({metric}{selector})", names, names.instance, VLLM.engine_label)
+        return f"sum by ({by_pool}) ({rows})"
+
+    # Counting a pod twice does not move a quantile, and buckets are by far the most series, so this is a plain sum.
+    buckets = shape.rows("sum", f"rate({VLLM.ttft_bucket}{selector})", names, "le")
+    signals = {
+        TTFT_P95: f"histogram_quantile(0.95,sum by ({by_pool},le) ({buckets}))",
+        TTFT_SAMPLES: total("increase", VLLM.ttft_count),
+        GENERATION_TOKENS: total("rate", VLLM.generation_tokens),
+        PREEMPTIONS: total("increase", VLLM.preemptions),
+    }
+    return Query(LATENCY, " or ".join(_labelled(signal, vector) for signal, vector in signals.items()))
+
+
+def workload_query(series: WorkloadSeries, names: LabelNames, identities: Sequence[tuple[str, ...]]) -> Query:
+    """Ask kube-state-metrics for replica counts, a row for each of its instances, and when they were scraped."""
+    scope = ",".join(
+        (
+            one_of(KSM_NAMESPACE_LABEL, (namespace for namespace, _ in identities)),
+            one_of(series.label, (name for _, name in identities)),
+        )
+    )
+    metrics = one_of(METRIC_LABEL, (series.requested, series.ready, series.total, series.updated))
+    labels = f"{KSM_NAMESPACE_LABEL},{series.label},{names.instance}"
+    counts = f"max by ({METRIC_LABEL},{labels}) ({{{metrics},{scope}}})"
+    scraped = f"max by ({labels}) (timestamp({series.requested}{{{scope}}}))"
+    return Query(WORKLOAD, f"{counts} or {_labelled(SAMPLE_TIME, scraped)}")
+
+
+def _labelled(signal: str, vector: str) -> str:
+    return f'label_replace({vector},"{SIGNAL_LABEL}","{signal}","","")'

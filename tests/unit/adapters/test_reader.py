@@ -1,0 +1,134 @@
+import asyncio
+import itertools
+from collections.abc import Callable
+
+import pytest
+from structlog.testing import capture_logs
+
+from scaler.adapters.reader import MetricsReader
+from scaler.errors import PrometheusTimeoutError
+from scaler.model import Absent, PoolKey, PoolLocator
+from scaler.promql import Sample
+from tests.prometheus_rows import AT, KEY, LOCATOR, NAMES, engine, scraped
+
+OTHER_KEY = PoolKey("serving", "other", "0badcafe")
+
+
+class Api:
+    """Answers by what kind of query it is asked; ``rule`` may raise instead."""
+
+    def __init__(self, rule: Callable[[str], tuple[Sample, ...]]) -> None:
+        self.rule = rule
+        self.asked: list[tuple[str, float, float | None]] = []
+
+    def deadline(self) -> float:
+        return 42.0
+
+    async def query(self, expr: str, at: float, deadline: float | None = None) -> tuple[Sample, ...]:
+        self.asked.append((expr, at, deadline))
+        return self.rule(expr)
+
+
+def healthy(expr: str) -> tuple[Sample, ...]:
+    if "reason" in expr:
+        return tuple(engine(running=4))
+    return (scraped(),) if "timestamp(vllm" in expr else ()
+
+
+async def test_pools_are_observed_at_the_tick_with_one_deadline_for_all_queries() -> None:
+    api = Api(healthy)
+    seen = await MetricsReader(api, NAMES).observe({KEY: LOCATOR}, AT)
+    assert (seen[KEY].at, seen[KEY].running, seen[KEY].serving) == (AT, 4, 1)
+    assert len(api.asked) == 4
+    assert {(at, deadline) for _, at, deadline in api.asked} == {(AT, 42.0)}
+
+
+async def test_queries_run_side_by_side() -> None:
+    together = asyncio.Barrier(4)
+
+    class Slow(Api):
+        async def query(self, expr: str, at: float, deadline: float | None = None) -> tuple[Sample, ...]:
+            await together.wait()
+            return await super().query(expr, at, deadline)
+
+    async with asyncio.timeout(10):
+        assert (await MetricsReader(Slow(healthy), NAMES).observe({KEY: LOCATOR}, AT))[KEY].running == 4
+
+
+async def test_no_pools_ask_nothing() -> None:
+    api = Api(healthy)
+    assert await MetricsReader(api, NAMES).observe({}, AT) == {}
+    assert api.asked == []
+
+
+async def test_a_failed_query_leaves_the_other_readings() -> None:
+    def rule(expr: str) -> tuple[Sample, ...]:
+        if "histogram_quantile" in expr:
+            raise PrometheusTimeoutError("no answer in 10 s")
+        return healthy(expr)
+
+    seen = (await MetricsReader(Api(rule), NAMES).observe({KEY: LOCATOR}, AT))[KEY]
+    assert (seen.running, seen.ttft_p95_s) == (4, Absent.MISSING)
+
+
+async def test_queries_are_told_with_their_name_duration_and_error() -> None:
+    def rule(expr: str) -> tuple[Sample, ...]:
+        if "kube_" in expr:
+            raise PrometheusTimeoutError("no answer in 10 s")
+        return healthy(expr)
+
+    told: list[tuple[str, float, str | None]] = []
+    seconds = itertools.count()
+    reader = MetricsReader(
+        Api(rule), NAMES, on_query=lambda *what: told.append(what), monotonic=lambda: float(next(seconds))
+    )
+    await reader.observe({KEY: LOCATOR}, AT)
+    assert {(name, error) for name, _, error in told} == {
+        ("replicas", None),
+        ("freshness", None),
+        ("latency", None),
+        ("workload", "PrometheusTimeoutError"),
+    }
+    assert all(duration > 0 for _, duration, _ in told)
+
+
+async def test_a_changed_set_of_pools_is_planned_anew() -> None:
+    api = Api(healthy)
+    reader = MetricsReader(api, NAMES)
+    pools = {KEY: LOCATOR}
+    await reader.observe(pools, AT)
+    pools[OTHER_KEY] = PoolLocator("serving", "llama", None)
+    seen = await reader.observe(pools, AT)
+    assert set(seen) == {KEY, OTHER_KEY}
+    pools[KEY] = PoolLocator("elsewhere", "llama", None)
+    api.asked.clear()
+    await reader.observe(pools, AT)
+    assert any("elsewhere" in expr for expr, _, _ in api.asked)
+
+
+async def test_a_fault_of_the_client_is_logged_and_makes_everything_missing() -> None:
+    def rule(_: str) -> tuple[Sample, ...]:
+        raise ZeroDivisionError("what nobody thought of")
+
+    with capture_logs() as logs:
+        seen = await MetricsReader(Api(rule), NAMES).observe({KEY: LOCATOR}, AT)
+    assert seen[KEY].serving is Absent.MISSING
+    assert "ZeroDivisionError: what nobody thought of" in seen[KEY].notes[0]
+    assert [(log["event"], log["log_level"]) for log in logs] == [("reading_failed", "error")]
+
+
+async def test_cancelling_an_observation_ends_it() -> None:
+    asked = asyncio.Event()
+
+    class Stuck(Api):
+        async def query(self, expr: str, at: float, deadline: float | None = None) -> tuple[Sample, ...]:
+            asked.set()
+            await asyncio.Event().wait()
+            return await super().query(expr, at, deadline)
+
+    task = asyncio.create_task(MetricsReader(Stuck(healthy), NAMES).observe({KEY: LOCATOR}, AT))
+    async with asyncio.timeout(10):
+        await asked.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task

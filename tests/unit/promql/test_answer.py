@@ -1,0 +1,112 @@
+import json
+import math
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scaler.errors import PrometheusDecodeError, PrometheusError, PrometheusPartialError, PrometheusRejectedError
+from scaler.promql.answer import decode_vector
+
+
+def body(*elements: Any, kind: str = "vector", **more: Any) -> bytes:
+    return json.dumps({"status": "success", "data": {"resultType": kind, "result": elements}, **more}).encode()
+
+
+def element(value: str, **labels: str) -> dict[str, Any]:
+    return {"metric": labels, "value": [1795983676.44, value]}
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [("4", 4.0), ("0.0019540791402051783", 0.0019540791402051783), ("+Inf", math.inf), ("-Inf", -math.inf)],
+)
+def test_values_come_as_text_and_become_numbers(text: str, value: float) -> None:
+    (sample,) = decode_vector(body(element(text, pod="a")))
+    assert (sample.labels, sample.value, sample.at) == ({"pod": "a"}, value, 1795983676.44)
+
+
+def test_nan_is_a_value() -> None:
+    (sample,) = decode_vector(body(element("NaN")))
+    assert math.isnan(sample.value)
+
+
+def test_an_empty_vector_is_an_answer() -> None:
+    assert decode_vector(body()) == ()
+
+
+def test_warnings_mean_that_data_is_missing() -> None:
+    with pytest.raises(PrometheusPartialError, match="No StoreAPIs matched"):
+        decode_vector(body(element("1"), warnings=["No StoreAPIs matched for this query"]))
+
+
+def test_remarks_about_the_query_or_single_elements_are_no_missing_data() -> None:
+    warning = 'PromQL warning: bucket label "le" is missing or has a malformed value of ""'
+    assert decode_vector(body(element("1"), warnings=[warning], infos=["PromQL info: metric might not be a counter"]))
+
+
+def test_a_native_histogram_does_not_spoil_the_other_elements() -> None:
+    histogram = {"metric": {"pod": "b"}, "histogram": [1795983676.44, {"count": "1", "sum": "2"}]}
+    assert [sample.labels for sample in decode_vector(body(histogram, element("1", pod="a")))] == [{"pod": "a"}]
+
+
+def test_a_reported_error_is_a_refusal() -> None:
+    answer = {"status": "error", "errorType": "bad_data", "error": "parse error"}
+    with pytest.raises(PrometheusRejectedError, match="bad_data: parse error"):
+        decode_vector(json.dumps(answer).encode())
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"",
+        b"<html><body>Sign in</body></html>",
+        body(element("1"))[:-7],
+        b"\xff\xfe",
+        b"[" * 100_000,
+        b"null",
+        b"[]",
+        b'{"status":"success"}',
+        b'{"status":"success","data":[]}',
+        b'{"status":"success","data":{"resultType":"vector"}}',
+        b'{"status":"success","warnings":5,"data":{"resultType":"vector","result":[]}}',
+        body(kind="matrix"),
+        body("element"),
+        body({"metric": {}}),
+        body({"metric": {}, "value": [1]}),
+        body({"metric": {}, "value": 1}),
+        body({"metric": {}, "value": [1, 2]}),
+        body({"metric": {}, "value": [1, "two"]}),
+        body({"metric": {}, "value": ["now", "1"]}),
+        body({"metric": {"pod": 1}, "value": [1, "1"]}),
+        body({"metric": [], "value": [1, "1"]}),
+        body({"metric": {}, "value": [10**400, "1"]}),
+    ],
+)
+def test_what_the_api_does_not_promise_is_a_decode_error(text: bytes) -> None:
+    with pytest.raises(PrometheusDecodeError) as caught:
+        decode_vector(text)
+    assert len(str(caught.value)) < 1000
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda children: (
+        st.lists(children, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(["status", "data", "result", "resultType", "metric", "value", "warnings"]),
+            children,
+            max_size=4,
+        )
+    ),
+)
+
+
+@given(st.binary() | json_values.map(lambda value: json.dumps(value).encode()) | json_values.map(body))
+def test_any_bytes_are_an_answer_or_a_prometheus_error(text: bytes) -> None:
+    try:
+        samples = decode_vector(text)
+    except PrometheusError:
+        return
+    assert isinstance(samples, tuple)
