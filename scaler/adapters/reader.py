@@ -49,8 +49,7 @@ class MetricsReader:
         self._names = names
         self._on_query = on_query
         self._monotonic = monotonic
-        self._plan: ReadPlan | None = None
-        self._planned_pools: dict[PoolKey, PoolLocator] = {}
+        self._planned: tuple[dict[PoolKey, PoolLocator], ReadPlan] | None = None
 
     async def observe(self, pools: Mapping[PoolKey, PoolLocator], at: float) -> dict[PoolKey, Observation]:
         """Observe pools. All queries together take no longer than one query may.
@@ -76,10 +75,11 @@ class MetricsReader:
             return {key: Observation(at=at, notes=(note,)) for key in snapshot}
 
     def _plan_for(self, pools: dict[PoolKey, PoolLocator]) -> ReadPlan:
-        if self._plan is None or self._planned_pools != pools:
-            self._plan = plan(pools, self._names)
-            self._planned_pools = pools
-        return self._plan
+        # Pools and plan change hands together: reads of different pools run at the same time, each in its own thread.
+        planned = self._planned
+        if planned is None or planned[0] != pools:
+            planned = self._planned = pools, plan(pools, self._names)
+        return planned[1]
 
     async def _answer(self, query: Query, at: float, deadline: float) -> Answer:
         started = self._monotonic()

@@ -1,0 +1,301 @@
+"""The tick loop: observe all pools, advance each through the law, publish its snapshot.
+
+Ticks lie on multiples of the evaluation interval of Unix time, and reads are made as of the tick, so every replica of
+this service decides on the same numbers. What happens off the straight path:
+
+- A late or slow tick: each tick of the grid that was missed is put into the history as one without data, so that
+  windows keep meaning time. Missing data never lowers a target.
+- The clock steps back by no more than an interval: the ticks that were evaluated already are not evaluated again.
+- The clock steps back further: histories lie in the future. They start anew, but keep the last target and the age of
+  the data under it, so that a pool whose data is missing just then is held where it was. Waiting until time has caught
+  up would leave the fleet without a scaler for as long as the clock was wrong.
+- A pool's first tick is evaluated as soon as it is asked for, together with all others that came at the same time. Then
+  the ticks before it are read and put under it, so that after a restart, and in a new replica of this service, windows
+  are as full as if it had been there all along.
+- An error in one pool leaves that pool with its last decision; an error of everything leaves all of them so. Then the
+  answers age, and are refused in the end.
+"""
+
+import asyncio
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import count
+from typing import Final, Protocol
+
+import structlog
+
+from scaler.adapters.clock import Clock
+from scaler.adapters.logs import OncePerKey, decision_record, iso_time
+from scaler.adapters.telemetry import Telemetry
+from scaler.model import Decision, Observation, PoolKey, PoolLocator
+from scaler.policy.decide import advance
+from scaler.policy.history import History, retained_ticks
+from scaler.service.answers import is_usable
+from scaler.service.registry import PoolEntry, Registry
+from scaler.units import format_duration, grid_floor
+
+COALESCE_S: Final = 0.05
+"""Pools first seen within 50 ms are read together: KEDA asks for all of them at once when it starts."""
+MAX_SETTLE_S: Final = 1.0
+"""Prometheus has appended a scrape's samples well within a second of the scrape."""
+_SETTLE_SHARE: Final = 0.1
+_SLICE_S: Final = 0.002
+"""Longest stretch of deciding before calls get their turn: a call takes some ten turns, so 2 ms keep it below 50."""
+_READ_GRACE_S: Final = 5.0
+"""A read has its own deadlines, of at most the interval; five seconds more means that they do not work."""
+_WARM_UP_SHARE: Final = 0.25
+"""Reads of the past that take a larger share of the interval would be in the way of the present: they are given up."""
+
+_LOG = structlog.stdlib.get_logger("scaler.ticker")
+
+
+class Reader(Protocol):
+    """Where observations come from: ``scaler.adapters.reader.MetricsReader``, or a stand-in."""
+
+    async def observe(self, pools: Mapping[PoolKey, PoolLocator], at: float) -> dict[PoolKey, Observation]:
+        """Return an observation of every pool as of ``at`` (Unix seconds), whatever failed."""
+        ...
+
+
+class Ticker:
+    """Keeps every pool's snapshot up to date.
+
+    Args:
+        registry: The pools.
+        reader: Where observations come from.
+        clock: The source of time.
+        telemetry: Own metrics.
+        interval_s: Seconds between ticks.
+        max_hold_age_s: How long a decision may be answered after data went missing.
+    """
+
+    def __init__(
+        self,
+        registry: Registry,
+        reader: Reader,
+        clock: Clock,
+        telemetry: Telemetry,
+        *,
+        interval_s: float,
+        max_hold_age_s: float,
+    ) -> None:
+        self._registry = registry
+        self._reader = reader
+        self._clock = clock
+        self._telemetry = telemetry
+        self._interval_s = interval_s
+        self._max_hold_age_s = max_hold_age_s
+        self._settle_s = min(MAX_SETTLE_S, interval_s * _SETTLE_SHARE)
+        self._said = OncePerKey()
+        self._newest: float | None = None
+        self._cold: list[PoolEntry] = []
+        self._has_cold = asyncio.Event()
+
+    async def run(self) -> None:
+        """Evaluate ticks and newcomers until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._run_ticks())
+            group.create_task(self._run_newcomers())
+            group.create_task(self._run_warm_ups())
+
+    async def tick(self) -> None:
+        """Evaluate the newest tick of the grid, unless that was done, and drop pools that nobody asks for."""
+        at, newest = self.newest_tick(), self._newest
+        if newest is not None and newest - self._interval_s <= at <= newest:
+            return
+        self._newest = at
+        if newest is not None and at < newest:
+            self._start_anew(at, newest)
+        elif newest is not None:
+            self._telemetry.ticks_skipped(round((at - newest) / self._interval_s) - 1)
+        self._registry.evict_idle()
+        started = time.perf_counter()
+        await self.evaluate(self._registry.entries(), at)
+        self._telemetry.tick_done(time.perf_counter() - started)
+
+    async def evaluate(self, entries: Sequence[PoolEntry], at: float) -> None:
+        """Observe pools as of a tick, and publish a decision for each that has none of this tick or a later one.
+
+        Args:
+            entries: The pools.
+            at: The tick, Unix seconds.
+        """
+        due = [entry for entry in entries if entry.history.newest_at is None or entry.history.newest_at < at]
+        if not due:
+            return
+        observations = await self._observe(due, at)
+        breather = _Breather()
+        for entry in due:
+            await breather.breathe()
+            self._advance(entry, observations[entry.key])
+
+    async def warm_up(self, entries: Sequence[PoolEntry]) -> None:
+        """Fill the windows of pools that were evaluated for the first time with the ticks before that one.
+
+        The ticks are read oldest first, all pools at once, and each pool's new history takes the place of its short one
+        as soon as it has caught up with it. A pool that was evaluated further meanwhile is caught up with likewise.
+
+        Args:
+            entries: The pools.
+        """
+        cold = {entry: History() for entry in entries if entry.decision is not None}
+        if not cold:
+            return
+        span = max(retained_ticks(entry.policy) for entry in cold)
+        newest = round(self.newest_tick() / self._interval_s)
+        breather = _Breather()
+        for number in count(newest - span + 1):
+            at = number * self._interval_s
+            seen = {
+                entry.key: entry.decision.observation for entry in cold if entry.decision and entry.decision.at == at
+            }
+            unread = [entry for entry in cold if entry.key not in seen]
+            started = time.perf_counter()
+            if unread:
+                seen |= await self._observe(unread, at)
+            if time.perf_counter() - started > _WARM_UP_SHARE * self._interval_s:
+                _LOG.info("Prometheus is too slow to read the past: windows fill by themselves", pools=len(cold))
+                return
+            for entry in tuple(cold):
+                await breather.breathe()
+                advanced = self._decide(entry, cold.pop(entry), (seen[entry.key],))
+                present = entry.history.newest_at
+                # One that is behind by now is of a clock that was set back: there is nothing to catch up with.
+                if advanced is None or present is None or present < at:
+                    continue
+                if present == at:
+                    self._publish(entry, *advanced)
+                else:
+                    cold[entry] = advanced[0]
+            if not cold:
+                return
+
+    def newest_tick(self) -> float:
+        """Return the newest tick whose samples are in Prometheus by now."""
+        return grid_floor(self._clock.now() - self._settle_s, self._interval_s)
+
+    async def _run_ticks(self) -> None:
+        while True:
+            try:
+                await self.tick()
+            except Exception as error:  # noqa: BLE001 - the loop survives every error; the fault is logged and counted
+                self._report("tick", error)
+            # The older of the two: after a slow tick the next is due at once, and a clock that was set back is obeyed.
+            newest = self.newest_tick()
+            last = newest if self._newest is None else min(self._newest, newest)
+            await self._clock.sleep_until(last + self._interval_s + self._settle_s)
+
+    async def _run_newcomers(self) -> None:
+        while True:
+            newcomers = await self._registry.newcomers(COALESCE_S)
+            try:
+                await self.evaluate(newcomers, self.newest_tick())
+            except Exception as error:  # noqa: BLE001 - as above
+                self._report("newcomers", error)
+            self._cold.extend(newcomers)
+            self._has_cold.set()
+
+    async def _run_warm_ups(self) -> None:
+        while True:
+            await self._has_cold.wait()
+            self._has_cold.clear()
+            cold, self._cold = self._cold, []
+            try:
+                await self.warm_up(cold)
+            except Exception as error:  # noqa: BLE001 - as above
+                self._report("warm_up", error)
+
+    async def _observe(self, entries: Iterable[PoolEntry], at: float) -> dict[PoolKey, Observation]:
+        """Read pools; whatever happens, there is an observation of each."""
+        locators = {entry.key: entry.policy.locator for entry in entries}
+        unread = Observation(at=at, notes=("the read of Prometheus did not answer for this pool",))
+        try:
+            async with asyncio.timeout(self._interval_s + _READ_GRACE_S):
+                observations = await self._reader.observe(locators, at)
+        except Exception as error:  # noqa: BLE001 - without a read every pool is held, and the next tick tries again
+            self._report("read", error)
+            observations = {}
+        return {key: observations.get(key, unread) for key in locators}
+
+    def _advance(self, entry: PoolEntry, observation: Observation) -> None:
+        """Take one pool through the ticks that it missed and through this one, and publish."""
+        newest = entry.history.newest_at
+        if newest is not None and newest >= observation.at:
+            return
+        advanced = self._decide(entry, entry.history, (*self._missed(entry, observation.at), observation))
+        if advanced is not None:
+            self._publish(entry, *advanced)
+
+    def _decide(
+        self, entry: PoolEntry, history: History, observations: tuple[Observation, ...]
+    ) -> tuple[History, Decision] | None:
+        """Return what the law makes of observations, one after the other; None where it fails, which is reported."""
+        decision: Decision | None = None
+        try:
+            for observation in observations:
+                history, decision = advance(entry.policy, history, observation)
+        except Exception as error:  # noqa: BLE001 - one pool's fault is that pool's alone
+            self._report("decide", error, pool=str(entry.key))
+            return None
+        return None if decision is None else (history, decision)
+
+    def _publish(self, entry: PoolEntry, history: History, decision: Decision) -> None:
+        before = entry.decision
+        usable = is_usable(decision, self._clock.now(), self._max_hold_age_s)
+        entry.publish(history, decision, signalled=usable and decision.active)
+        self._record(entry, before, decision)
+
+    def _missed(self, entry: PoolEntry, at: float) -> tuple[Observation, ...]:
+        """Return an observation without data for each tick between the entry's newest and ``at``.
+
+        At most as many as the law remembers: older ones would leave its windows again at once.
+        """
+        newest = entry.history.newest_at
+        if newest is None:
+            return ()
+        missed = min(round((at - newest) / self._interval_s) - 1, retained_ticks(entry.policy))
+        note = "this tick was not evaluated: the one before took too long, or the process stood still"
+        return tuple(Observation(at=at - self._interval_s * back, notes=(note,)) for back in range(missed, 0, -1))
+
+    def _start_anew(self, at: float, newest: float) -> None:
+        _LOG.warning(
+            "the clock was set back: windows start anew, and targets stay",
+            by=format_duration(newest - at),
+            tick=iso_time(at),
+        )
+        for entry in self._registry.entries():
+            past = entry.history
+            if past.newest_at is not None and past.newest_at > at:
+                usable_at = None if past.usable_at is None else min(past.usable_at, at)
+                entry.history = History(target=past.target, usable_at=usable_at)
+
+    def _record(self, entry: PoolEntry, before: Decision | None, decision: Decision) -> None:
+        """Write one record for each change of what is decided or why; a tick that changes nothing writes none."""
+        if before is not None and _gist(before) == _gist(decision):
+            return
+        try:
+            _LOG.info("decision", **decision_record(entry.key, entry.policy.locator, decision))
+        except Exception as error:  # noqa: BLE001 - a record that cannot be written changes no decision
+            self._report("record", error, pool=str(entry.key))
+
+    def _report(self, where: str, error: Exception, **context: str) -> None:
+        self._telemetry.fault(where)
+        if self._said.first((where, type(error), str(error), *context.values())):
+            _LOG.error("unexpected error; the last decisions stay", where=where, exc_info=error, **context)
+
+
+class _Breather:
+    """Gives calls their turn within long work."""
+
+    def __init__(self) -> None:
+        self._until = time.perf_counter() + _SLICE_S
+
+    async def breathe(self) -> None:
+        """Let others run if the slice is over."""
+        if time.perf_counter() > self._until:
+            await asyncio.sleep(0)
+            self._until = time.perf_counter() + _SLICE_S
+
+
+def _gist(decision: Decision) -> tuple[object, ...]:
+    return decision.action, decision.target, decision.reason.code

@@ -1,0 +1,174 @@
+"""The service's own metrics: clean, complete, and silent about what is not known."""
+
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from scaler.adapters.pool_metrics import PoolView
+from scaler.adapters.telemetry import Telemetry
+from scaler.model import Absent, Action, Decision, Observation, PoolKey, ReasonCode
+from scaler.policy.decide import advance
+from scaler.policy.history import History
+from tests.builders import LOCATOR, observation, policy
+
+KEY = PoolKey("serving", "llama", "0a1b2c3d")
+POOL = 'namespace="serving",pool="deployment/vllm",scaled_object="llama",trigger="0a1b2c3d"'
+
+
+def decision(seen: Observation) -> Decision:
+    return advance(policy(), History(), seen)[1]
+
+
+def view(seen: Observation | None, **changes: object) -> PoolView:
+    made = PoolView(KEY, LOCATOR, None if seen is None else decision(seen), {(Action.SCALE_UP, ReasonCode.BURST): 3})
+    return replace(made, **changes)  # type: ignore[arg-type]
+
+
+def scrape(*views: PoolView, now: float = 0.0, telemetry: Telemetry | None = None) -> dict[str, float]:
+    """Every series of a scrape by its name and labels, which are in order of their names."""
+    telemetry = telemetry or Telemetry()
+    telemetry.pools, telemetry.now = lambda: views, lambda: now
+    series = {}
+    for row in telemetry.exposition()[0].decode().splitlines():
+        if row.startswith("vllm_scaler_"):
+            name, value = row.rsplit(" ", 1)
+            series[name] = float(value)
+    return series
+
+
+def of_pool(series: dict[str, float], name: str, labels: str = "") -> float | None:
+    wanted = f"vllm_scaler_{name}{{{','.join(sorted((POOL + labels).split(',')))}}}"
+    return {_sorted(key): value for key, value in series.items()}.get(wanted)
+
+
+def _sorted(series: str) -> str:
+    name, _, labels = series.partition("{")
+    return f"{name}{{{','.join(sorted(labels.rstrip('}').split(',')))}}}"
+
+
+def busy_telemetry() -> Telemetry:
+    """Every family with at least one series."""
+    telemetry = Telemetry()
+    telemetry.query_done("replicas", 0.02, None)
+    telemetry.query_done("latency", 10.0, "PrometheusTimeoutError")
+    telemetry.tick_done(0.3)
+    telemetry.ticks_skipped(2)
+    telemetry.rpc_done("GetMetrics", "OK", 0.001)
+    telemetry.rpc_done("StreamIsActive", "CANCELLED", None)
+    telemetry.streams_open(1)
+    telemetry.fault("tick")
+    telemetry.pools = lambda: (view(observation(0, 80, 4)),)
+    return telemetry
+
+
+def test_promtool_has_nothing_to_say(promtool_bin: Path) -> None:
+    text, _ = busy_telemetry().exposition()
+    own = b"".join(line for line in text.splitlines(keepends=True) if b"vllm_scaler_" in line)
+    result = subprocess.run([promtool_bin, "check", "metrics"], input=own, capture_output=True, check=False)
+    assert (result.returncode, result.stdout + result.stderr) == (0, b"")
+
+
+def test_a_pool_shows_its_decision() -> None:
+    series = scrape(view(observation(0, 80, 4)), now=7.5)
+    shown = {
+        name: of_pool(series, name)
+        for name in (
+            "target_replicas",
+            "reported_replicas",
+            "requested_replicas",
+            "serving_replicas",
+            "pending_replicas",
+            "decision_age_seconds",
+            "data_age_seconds",
+        )
+    }
+    assert shown == {
+        "target_replicas": 8,
+        "reported_replicas": 8,
+        "requested_replicas": 4,
+        "serving_replicas": 4,
+        "pending_replicas": 0,
+        "decision_age_seconds": 7.5,
+        "data_age_seconds": 7.5,
+    }
+    assert of_pool(series, "pool_info", ',model="llama",workload="vllm",workload_kind="deployment"') == 1
+    assert of_pool(series, "decisions_total", ',action="scale_up",reason="burst"') == 3
+
+
+def test_a_pool_shows_each_signal() -> None:
+    series = scrape(view(observation(0, 80, 4)))
+    saturation = {
+        name: of_pool(series, f"signal_{name}", ',signal="saturation"')
+        for name in ("value", "scale_up_threshold", "up_need_replicas", "down_need_replicas", "missing")
+    }
+    assert saturation == {
+        "value": 80,
+        "scale_up_threshold": 16,
+        "up_need_replicas": 20,
+        "down_need_replicas": 25,
+        "missing": 0,
+    }
+    assert of_pool(series, "signal_scale_down_threshold", ',signal="kv_cache"') == pytest.approx(0.525)
+
+
+@pytest.mark.parametrize(("reading", "missing"), [(Absent.MISSING, 1), (Absent.NO_TRAFFIC, 0)])
+def test_a_reading_that_is_not_there_is_no_series(reading: Absent, missing: int) -> None:
+    series = scrape(view(observation(0, 8, 4, ttft_p95_s=reading, requested=Absent.MISSING, kv_usage_ratios=reading)))
+    assert of_pool(series, "signal_missing", ',signal="ttft_p95"') == missing
+    assert of_pool(series, "signal_value", ',signal="ttft_p95"') is None
+    assert of_pool(series, "requested_replicas") is None
+    assert of_pool(series, "serving_replicas") == 4
+
+
+def test_a_pool_of_which_nothing_is_known_shows_no_target() -> None:
+    series = scrape(view(Observation(0.0)), now=3.0)
+    assert of_pool(series, "target_replicas") is None
+    assert of_pool(series, "data_age_seconds") is None
+    assert of_pool(series, "decision_age_seconds") == 3
+
+
+def test_a_pool_that_was_not_evaluated_shows_that_it_is_there() -> None:
+    series = scrape(view(None))
+    assert series["vllm_scaler_pools"] == 1
+    assert of_pool(series, "pool_info", ',model="llama",workload="vllm",workload_kind="deployment"') == 1
+    assert not any(name.startswith("vllm_scaler_target_replicas") for name in series)
+
+
+def test_a_pool_that_is_gone_takes_its_series_with_it() -> None:
+    telemetry = Telemetry()
+    scrape(view(observation(0, 80, 4)), telemetry=telemetry)
+    series = scrape(telemetry=telemetry)
+    assert series["vllm_scaler_pools"] == 0
+    assert not any("llama" in name for name in series)
+
+
+def test_an_age_is_not_negative_when_the_clock_was_set_back() -> None:
+    series = scrape(view(observation(10, 80, 4)), now=0.0)
+    assert of_pool(series, "decision_age_seconds") == 0
+
+
+def test_queries_ticks_and_calls_are_counted() -> None:
+    telemetry = busy_telemetry()
+    series = {
+        row.rsplit(" ", 1)[0]: float(row.rsplit(" ", 1)[1])
+        for row in telemetry.exposition()[0].decode().splitlines()
+        if row.startswith("vllm_scaler_")
+    }
+    assert series['vllm_scaler_query_duration_seconds_count{query="replicas"}'] == 1
+    assert series['vllm_scaler_query_errors_total{error="timeout",query="latency"}'] == 1
+    assert series["vllm_scaler_ticks_total"] == 1
+    assert series["vllm_scaler_tick_duration_seconds_sum"] == 0.3
+    assert series["vllm_scaler_skipped_ticks_total"] == 2
+    assert series['vllm_scaler_grpc_handled_total{code="OK",method="GetMetrics"}'] == 1
+    assert series['vllm_scaler_grpc_handled_total{code="CANCELLED",method="StreamIsActive"}'] == 1
+    assert series['vllm_scaler_grpc_handling_seconds_count{method="GetMetrics"}'] == 1
+    assert 'vllm_scaler_grpc_handling_seconds_count{method="StreamIsActive"}' not in series
+    assert series["vllm_scaler_grpc_streams"] == 1
+
+
+def test_two_services_in_one_process_do_not_share_counters() -> None:
+    first, second = Telemetry(), Telemetry()
+    first.tick_done(1.0)
+    assert scrape(telemetry=second)["vllm_scaler_ticks_total"] == 0
