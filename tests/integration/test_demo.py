@@ -1,4 +1,4 @@
-"""The demo as a person runs it: a process with a real Prometheus, whose output is read, and which leaves nothing behind."""
+"""The demo as a person runs it: a process with a real Prometheus, whose output is read, and which leaves nothing."""
 
 import json
 import os
@@ -95,7 +95,7 @@ def is_open(port: int) -> bool:
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory, prometheus_bin: Path) -> dict[str, Ended]:
-    """A whole run, and one in which Prometheus is away for 15 s in the burst: side by side, as each takes over a minute."""
+    """A whole run, and one in which Prometheus is away for 15 s in the burst; side by side, as each takes a minute."""
     assert prometheus_bin
     whole, outage = tmp_path_factory.mktemp("whole"), tmp_path_factory.mktemp("outage")
     with (
@@ -195,6 +195,38 @@ def test_a_signal_ends_it_in_order_with_a_summary(tmp_path: Path, prometheus_bin
     assert "of 3 min\n" in run.output
     assert "steady load          0 reversals" in run.output
     assert [port for port in run.ports if is_open(port)] == []
+    assert left_running(tmp_path) == []
+    assert list((tmp_path / "tmp").iterdir()) == []
+
+
+def test_a_signal_in_an_outage_ends_it_in_order_too(tmp_path: Path, prometheus_bin: Path) -> None:
+    assert prometheus_bin
+    before = ""
+    with started(tmp_path, "--prometheus-outage", "1s:60s") as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            before += line
+            if "PROMETHEUS DOWN" in line:
+                break
+        process.terminate()
+        run = ended(process, tmp_path, within_s=ENDED_S, before=before)
+
+    assert (run.code, run.errors) == (0, "")
+    assert "steady load          0 reversals" in run.output
+    assert left_running(tmp_path) == []
+
+
+def test_when_its_reader_goes_away_it_ends_in_order(tmp_path: Path, prometheus_bin: Path) -> None:
+    assert prometheus_bin
+    with started(tmp_path) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        process.stdout.close()
+        code = process.wait(STARTED_S)
+        assert process.stderr is not None
+        errors = process.stderr.read()
+
+    assert (code, errors) == (0, "")
     assert left_running(tmp_path) == []
     assert list((tmp_path / "tmp").iterdir()) == []
 

@@ -1,0 +1,36 @@
+"""One replica of the fleet: a pod that loads a model, serves, and drains before it goes."""
+
+import enum
+from dataclasses import dataclass
+
+from scaler.sim.engine import Engine
+
+
+class Phase(enum.StrEnum):
+    """Where a pod is in its life."""
+
+    STARTING = "starting"
+    """Scheduled, pulling the image, loading the model: it answers nothing."""
+    SERVING = "serving"
+    """Ready: it takes requests."""
+    DRAINING = "draining"
+    """Told to go: it takes no new requests and works off the ones it has."""
+
+
+@dataclass(slots=True, eq=False)
+class Replica:
+    """A pod and the engine in it."""
+
+    name: str
+    created_at: float
+    ready_at: float
+    engine: Engine
+    draining_since: float | None = None
+    last_routed: int = 0
+    """Number of the newest request that it was given, over the whole fleet: idle replicas take turns by it."""
+
+    def phase(self, at: float) -> Phase:
+        """Tell the phase at ``at``."""
+        if self.draining_since is not None:
+            return Phase.DRAINING
+        return Phase.SERVING if at >= self.ready_at else Phase.STARTING

@@ -1,0 +1,176 @@
+"""The fleet: routing, cold starts, drains, and what the Deployment says."""
+
+import math
+import re
+
+import pytest
+
+from scaler.sim.engine import EngineSpec
+from scaler.sim.fleet import DeploymentStatus, Fleet, FleetSpec
+from scaler.sim.replica import Phase
+from scaler.sim.request import Request
+
+ENGINE = EngineSpec(slots=4, kv_capacity_tokens=10_000, step_s=0.1, step_per_sequence_s=0.0, prefill_tokens_per_s=1e6)
+SPEC = FleetSpec(deployment="vllm", engine=ENGINE, cold_start_s=10.0)
+
+
+def requests(count: int, *, at: float = 0.0, output_tokens: int = 10) -> list[Request]:
+    return [Request(at, prompt_tokens=10, output_tokens=output_tokens) for _ in range(count)]
+
+
+def fleet(replicas: int, arrivals: list[Request] | None = None, spec: FleetSpec = SPEC) -> Fleet:
+    return Fleet(spec, replicas=replicas, arrivals=arrivals or [], seed=1)
+
+
+def phases(target: Fleet) -> list[Phase]:
+    return [replica.phase(target.now) for replica in target.replicas]
+
+
+def test_requests_go_to_the_replica_with_the_fewest_outstanding() -> None:
+    target = fleet(3, requests(7))
+
+    target.advance(0.5)
+
+    assert sorted(replica.engine.in_flight for replica in target.replicas) == [2, 2, 3]
+
+
+def test_idle_replicas_take_turns() -> None:
+    arrivals = [Request(float(second), 10, 1) for second in range(1, 31)]
+    target = fleet(3, arrivals)
+
+    served = {outcome.replica for outcome in target.advance(4.0)}
+
+    assert len(served) == 3
+
+
+def test_a_new_replica_exists_at_once_and_serves_after_its_cold_start() -> None:
+    target = fleet(1)
+
+    target.scale(3)
+
+    assert target.status() == DeploymentStatus(spec_replicas=3, replicas=3, ready=1, generation=2)
+    target.advance(9.9)
+    assert phases(target) == [Phase.SERVING, Phase.STARTING, Phase.STARTING]
+    target.advance(10.0)
+    assert phases(target) == [Phase.SERVING] * 3
+
+
+def test_cold_starts_scatter_within_their_spread() -> None:
+    target = fleet(1, spec=FleetSpec("vllm", ENGINE, cold_start_s=10.0, cold_start_spread=0.2))
+
+    target.scale(40)
+
+    times = [replica.ready_at for replica in target.replicas[1:]]
+    assert 8.0 <= min(times) < 9.0
+    assert 11.0 < max(times) <= 12.0
+
+
+def test_a_replica_that_is_scaled_away_takes_no_more_requests_and_finishes_those_it_has() -> None:
+    target = fleet(2, [*requests(4, output_tokens=50), *requests(3, at=1.0)])
+    target.advance(0.5)
+    leaving = target.replicas[1]
+
+    target.scale(1)
+
+    assert target.status().replicas == 1
+    assert leaving in target.replicas
+    ended = target.advance(1.5)
+    assert leaving.engine.in_flight == 2
+    ended += target.advance(100.0)
+    assert len(target.replicas) == 1
+    assert [outcome.completed for outcome in ended] == [True] * 7
+    assert sum(outcome.replica == leaving.name for outcome in ended) == 2
+
+
+def test_a_drain_that_takes_too_long_is_cut_off() -> None:
+    target = fleet(2, requests(2, output_tokens=500), FleetSpec("vllm", ENGINE, cold_start_s=1.0, drain_limit_s=5.0))
+    target.advance(1.0)
+
+    target.scale(1)
+
+    ended = target.advance(30.0)
+    assert [(outcome.completed, outcome.ended_at) for outcome in ended] == [(False, 6.0)]
+    assert len(target.replicas) == 1
+
+
+def test_replicas_that_do_not_serve_yet_go_first_and_then_the_youngest() -> None:
+    target = fleet(1)
+    target.scale(2)
+    target.advance(20.0)
+    oldest, younger = target.replicas
+    target.scale(3)
+
+    target.scale(2)
+    assert list(target.replicas) == [oldest, younger]
+    target.scale(1)
+    assert list(target.replicas) == [oldest]
+
+
+def test_with_no_replica_requests_wait_at_the_router_until_one_serves() -> None:
+    target = fleet(0, requests(3, at=1.0, output_tokens=1))
+    target.advance(2.0)
+    assert (target.waiting, target.running, len(target.awaiting_first_token)) == (3, 0, 3)
+
+    target.scale(1)
+
+    ended = target.advance(20.0)
+    assert [outcome.ttft_s for outcome in ended] == [pytest.approx(11.1, abs=0.01)] * 3
+
+
+def test_the_routers_queue_is_bounded_and_what_can_never_fit_is_refused() -> None:
+    too_long = Request(1.0, 9_000, 2_000)
+    target = fleet(0, [too_long, *requests(3, at=1.0)], FleetSpec("vllm", ENGINE, cold_start_s=1.0, max_queued=2))
+
+    ended = target.advance(2.0)
+
+    assert target.refused == 2
+    assert [(outcome.completed, outcome.replica) for outcome in ended] == [(False, ""), (False, "")]
+    assert ended[0].request is too_long
+
+
+def test_replica_seconds_count_starting_and_draining_pods() -> None:
+    target = fleet(1, requests(8, at=15.0, output_tokens=21))
+    target.scale(2)
+    target.advance(16.0)
+    target.scale(1)
+
+    target.advance(30.0)
+
+    # The second pod lives from 0 s until its last request ends, 15 s + 21 steps of 0.1 s (and a bit of prefill) on.
+    assert target.replica_seconds == pytest.approx(30.0 + 17.1, abs=0.01)
+
+
+def test_pods_are_named_as_kubernetes_names_them_and_a_seed_repeats_a_run() -> None:
+    first, second = fleet(5), fleet(5)
+
+    names = [replica.name for replica in first.replicas]
+
+    assert names == [replica.name for replica in second.replicas]
+    assert len(set(names)) == 5
+    assert all(
+        re.fullmatch(r"vllm-[bcdfghjklmnpqrstvwxz2456789]{10}-[bcdfghjklmnpqrstvwxz2456789]{5}", name) for name in names
+    )
+    assert len({name.rsplit("-", 1)[0] for name in names}) == 1
+
+
+def test_scaling_to_what_is_already_there_changes_nothing() -> None:
+    target = fleet(2)
+    before = target.replicas
+
+    target.scale(2)
+
+    assert target.replicas == before
+    assert target.status().generation == 1
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"cold_start_s": -1.0}, {"cold_start_spread": 1.0}, {"drain_limit_s": -math.inf}, {"max_queued": -1}]
+)
+def test_an_impossible_fleet_is_refused(wrong: dict[str, float]) -> None:
+    with pytest.raises(ValueError, match="zero or more"):
+        FleetSpec(**({"deployment": "vllm", "engine": ENGINE, "cold_start_s": 1.0} | wrong))  # type: ignore[arg-type]
+
+
+def test_a_negative_count_is_refused() -> None:
+    with pytest.raises(ValueError, match="not -1"):
+        fleet(1).scale(-1)
