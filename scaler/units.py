@@ -56,6 +56,11 @@ def ceil_replicas(quotient: float) -> int:
     return max(0, math.ceil(quotient - _ROUNDING))
 
 
+def floor_replicas(quotient: float) -> int:
+    """Round a quotient down to whole replicas, forgiving rounding error: 2.9999999999 -> 3, 2.99 -> 2."""
+    return max(0, math.floor(quotient + _ROUNDING))
+
+
 def grid_floor(at: float, interval_s: float) -> float:
     """Return the newest tick at or before ``at``: the multiple of ``interval_s`` (Unix time), so (31.0, 15) -> 30.0."""
     return math.floor(at / interval_s + _ROUNDING) * interval_s

@@ -4,53 +4,61 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
-from scaler.model import Decision, Observation, PoolLocator, PoolPolicy, SignalWindows, Workload, WorkloadKind
+from scaler.model import (
+    Decision,
+    Observation,
+    PoolLocator,
+    PoolPolicy,
+    SignalForm,
+    SignalName,
+    SignalPolicy,
+    SignalWindows,
+    Workload,
+    WorkloadKind,
+)
 from scaler.policy.decide import advance
 from scaler.policy.history import History
 
 TICK_S = 15.0
 LOCATOR = PoolLocator("serving", "llama", Workload(WorkloadKind.DEPLOYMENT, "vllm"))
 DEFAULT_WINDOWS = SignalWindows(scale_up=4, scale_down=20)
+SATURATION = SignalPolicy(SignalName.SATURATION, SignalForm.SATURATION, 1.0, 0.8, DEFAULT_WINDOWS, "requests")
+KV_CACHE = SignalPolicy(SignalName.KV_CACHE, SignalForm.KV_CACHE, 0.9, 0.7, DEFAULT_WINDOWS, "ratio")
+TTFT = SignalPolicy(SignalName.TTFT_P95, SignalForm.LATENCY, 2.5, 0.6, DEFAULT_WINDOWS, "seconds", 20)
 POLICY = PoolPolicy(
     locator=LOCATOR,
     tick_s=TICK_S,
     slots_per_replica=4,
-    scale_up_saturation=1.0,
-    scale_down_saturation=0.8,
+    signals=(SATURATION, KV_CACHE, TTFT),
     scale_down_noise=2.0,
-    kv_cache_scale_up=0.9,
-    kv_cache_scale_down=0.7,
-    ttft_p95_s=2.5,
     latency_min_saturation=0.5,
-    latency_min_samples=20,
-    latency_scale_down_ratio=0.6,
     drain_horizon_s=60.0,
-    saturation_windows=DEFAULT_WINDOWS,
-    kv_cache_windows=DEFAULT_WINDOWS,
-    ttft_p95_windows=DEFAULT_WINDOWS,
     scale_up_cooldown_s=30.0,
     scale_down_cooldown_s=60.0,
     max_step_up=4,
     max_step_down=1,
     min_replicas=1,
     max_replicas=100,
+    hpa_tolerance=0.0,
 )
 
 
-def policy(**changes: Any) -> PoolPolicy:
-    """The default policy with changes; ``up_windows``/``down_windows`` set every signal's windows."""
-    windows = SignalWindows(changes.pop("up_windows", 4), changes.pop("down_windows", 20))
-    return replace(POLICY, saturation_windows=windows, kv_cache_windows=windows, ttft_p95_windows=windows, **changes)
+def policy(
+    *, up_windows: int = 4, down_windows: int = 20, signals: tuple[SignalPolicy, ...] = POLICY.signals, **changes: Any
+) -> PoolPolicy:
+    """The default policy with changes; the windows are those of every signal."""
+    windows = SignalWindows(up_windows, down_windows)
+    return replace(POLICY, signals=tuple(replace(signal, windows=windows) for signal in signals), **changes)
 
 
-def observation(tick: int, load: float, replicas: int, *, slots: int = 4, **changes: Any) -> Observation:
+def observation(tick: int, load: float, replicas: int, /, *, slots: int = 4, **changes: Any) -> Observation:
     """A healthy pool at tick number ``tick``: ``load`` requests in flight on ``replicas`` that all serve."""
     running = min(load, float(slots * replicas))
     healthy = Observation(
         at=tick * TICK_S,
         running=running,
         waiting=load - running,
-        kv_usage_ratios=(0.1,) * replicas,
+        kv_usage_ratios=(0.1 if load else 0.0,) * replicas,
         ttft_p95_s=0.3,
         ttft_samples=100.0,
         generation_tokens_per_s=500.0,

@@ -1,7 +1,7 @@
 """The law's own door: whatever an observation holds, only plausible numbers get in. The rest is missing, never zero."""
 
 import math
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Final
 
 from scaler.model import Absent, Observation, Reading
@@ -9,19 +9,7 @@ from scaler.model import Absent, Observation, Reading
 HIGHEST_PLAUSIBLE: Final = 1e9
 """No pool has so many requests, replicas, samples or seconds; beyond it a reading is a fault of its source."""
 
-_READINGS: Final = (
-    "running",
-    "waiting",
-    "ttft_p95_s",
-    "ttft_samples",
-    "generation_tokens_per_s",
-    "preemptions",
-    "serving",
-    "requested",
-    "ready",
-    "outdated",
-    "newest_sample_age_s",
-)
+_READINGS: Final = tuple(one.name for one in fields(Observation) if one.type == Reading)
 
 
 def clean(observation: Observation) -> Observation:
@@ -40,7 +28,7 @@ def clean(observation: Observation) -> Observation:
             changes["kv_usage_ratios"] = clamped if clamped or not ratios else Absent.MISSING
     if notes:
         changes["notes"] = (*observation.notes, *notes)
-    return replace(observation, **changes) if changes else observation  # type: ignore[arg-type]  # names checked by a test
+    return replace(observation, **changes) if changes else observation  # type: ignore[arg-type]  # each is a reading
 
 
 def _is_plausible(reading: Reading) -> bool:

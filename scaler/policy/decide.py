@@ -4,25 +4,29 @@ The steps, in order:
 
 1. read n (requested), m (serving) and each signal's need;
 2. combine the needs over their windows: up(t), down(t);
-3. up(t) above n: scale up, by one step, not within the cooldown; a burst waits for neither window nor cooldown;
+3. up(t) above n: scale up, by one step, not within the cooldown, and not while replicas are stuck; a burst waits for
+   neither window nor cooldown;
 4. else down(t) below n, and nothing speaks against it: scale down, by one step;
 5. else hold n, or an increase that is not carried out yet;
-6. keep within the bounds, and say what was done and why.
+6. keep within bounds and cost, choose the value that takes the HPA there, and say what was done and why.
 
-Needs are absolute counts. A decision that the HPA has not carried out yet is therefore the same decision on the next
-tick, and never a further one.
+Spare (warm) replicas are added to every need. Needs are absolute counts: a decision that the HPA has not carried out
+yet is therefore the same decision on the next tick, and never a further one.
 """
 
 from dataclasses import dataclass, replace
 
-from scaler.model import Absent, Action, Decision, Observation, PoolPolicy, Reason, SignalName
-from scaler.policy import explain, limits, needs
+from scaler.model import Absent, Action, Decision, Observation, PoolPolicy, Reason
+from scaler.policy import explain, hpa, limits, needs, wedges
 from scaler.policy.clean import clean
 from scaler.policy.combine import sustain
-from scaler.policy.history import SIGNALS, History, Tick, retained_ticks, ttft_base_s, updated_ttft_minima
+from scaler.policy.diagnostics import diagnose
+from scaler.policy.history import History, Tick, down_window
 from scaler.policy.limits import Limited
-from scaler.policy.needs import Assessment, LatencyFloor, TtftContext
-from scaler.policy.situation import Situation, signal_windows
+from scaler.policy.needs import Assessment
+from scaler.policy.remember import with_decision, with_observation, with_tick
+from scaler.policy.signals import assess
+from scaler.policy.situation import Situation
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,45 +47,28 @@ def advance(policy: PoolPolicy, history: History, observation: Observation) -> t
         observation: What was seen at this tick, later than all in the history.
 
     Returns:
-        The history with this tick in it, and the decision. ``Decision.target`` is None only while nothing is known of
-        the pool: neither requested replicas, nor an earlier target, nor serving ones.
+        The history with this tick in it, and the decision. ``Decision.target`` is None while nothing is known of the
+        pool (neither requested replicas, nor an earlier target, nor serving ones), and for a pool at zero replicas
+        while what would wake it cannot be read.
     """
-    observation = clean(observation)
-    requested = _requested(history, observation)
-    tick, assessments = _assess(policy, history, observation, requested)
-    past = replace(
-        history,
-        ticks=(*history.ticks, tick)[-retained_ticks(policy) :],
-        ttft_minima=updated_ttft_minima(policy, history, observation),
-    )
+    seen = clean(observation)
+    requested = _requested(history, seen)
+    past = with_observation(history, policy, seen)
+    counted = _without_stuck_queues(policy, past, seen)
+    saturated = bool(history.ticks) and (history.ticks[-1].needs[0].up or 0) > (history.ticks[-1].requested or 0)
+    if requested == 0 and seen.serving == 0:
+        # Nobody runs, so nobody reports: that is expected and no sign of lost metrics.
+        assessments = tuple(Assessment(Absent.NO_TRAFFIC, needs.NO_NEED) for _ in policy.signals)
+        memories = past.latencies
+    else:
+        assessments, memories = assess(policy, past, counted, saturated=saturated)
+    past = with_tick(past, policy, counted, _tick(counted, requested, assessments), memories)
     if requested is None:
-        return past, explain.unknown_pool(policy, observation, assessments)
-    before = history.last_requested()
-    if before is not None and requested > before:
-        past = replace(past, grown_at=observation.at)
-    if before is not None and requested < before:
-        past = replace(past, decreased_at=observation.at)
-    sustained = tuple(
-        sustain(past.ticks, index, up_window=windows.scale_up, down_window=windows.scale_down, requested=requested)
-        for index, windows in enumerate(signal_windows(policy))
-    )
-    downs = [one.down for one in sustained if one.down is not None]
-    situation = Situation(
-        policy=policy,
-        observation=observation,
-        history=past,
-        requested=requested,
-        serving=None if isinstance(observation.serving, Absent) else int(observation.serving),
-        assessments=assessments,
-        sustained=sustained,
-        up=max((one.up for one in sustained if one.up is not None), default=None),
-        down=max(downs) if len(downs) == len(sustained) else None,
-    )
-    usable = tick.needs[0].up is not None or (situation.up or 0) > requested
-    choice = _choose(situation, usable=usable)
-    bounded = limits.bound(policy, choice.limited)
-    decision = _decision(situation, choice, bounded, usable=usable)
-    return _remember(past, situation, decision), decision
+        return past, explain.unknown_pool(policy, seen, assessments)
+    situation = _situation(policy, past, counted, requested, assessments)
+    decision = _decide(situation)
+    shown = decision if counted is seen else replace(decision, observation=seen)
+    return with_decision(situation, decision), shown
 
 
 def _requested(history: History, observation: Observation) -> int | None:
@@ -95,22 +82,17 @@ def _requested(history: History, observation: Observation) -> int | None:
     return None
 
 
-def _assess(
-    policy: PoolPolicy, history: History, observation: Observation, requested: int | None
-) -> tuple[Tick, tuple[Assessment, ...]]:
-    """Return this tick's entry for the history, and each signal's assessment, in the order of ``SIGNALS``."""
-    if requested == 0 and observation.serving == 0:
-        # Nobody runs, so nobody reports: that is expected and no sign of lost metrics.
-        idle = Assessment(Absent.NO_TRAFFIC, needs.NO_NEED)
-        assessments = (idle, idle, idle)
-    else:
-        assessments = (
-            needs.saturation(policy, observation),
-            needs.kv_cache(policy, observation),
-            needs.ttft_p95(policy, observation, _ttft_context(policy, history, observation)),
-        )
+def _without_stuck_queues(policy: PoolPolicy, history: History, observation: Observation) -> Observation:
+    """Return the observation with the queues of wedged replicas cut to their slots: others cannot serve them."""
+    excess = wedges.excess_queue(history.wedges, observation.replicas, policy.slots_per_replica, observation.at)
+    if not excess or isinstance(observation.waiting, Absent):
+        return observation
+    return replace(observation, waiting=max(0.0, observation.waiting - excess))
+
+
+def _tick(observation: Observation, requested: int | None, assessments: tuple[Assessment, ...]) -> Tick:
     preemptions = observation.preemptions
-    tick = Tick(
+    return Tick(
         at=observation.at,
         requested=requested,
         serving=observation.serving,
@@ -118,67 +100,148 @@ def _assess(
         preempted=not isinstance(preemptions, Absent) and preemptions > 0,
         needs=tuple(assessment.need for assessment in assessments),
     )
-    return tick, assessments
 
 
-def _ttft_context(policy: PoolPolicy, history: History, observation: Observation) -> TtftContext:
-    recent = list(history.within(observation.at, policy.locator.rate_window_s))
-    serving = [tick.serving for tick in recent if not isinstance(tick.serving, Absent)]
-    if not isinstance(observation.serving, Absent):
-        serving.append(observation.serving)
-    return TtftContext(
-        base_s=ttft_base_s(history.ttft_minima),
-        fewest_serving=int(min(serving)) if serving else None,
-        drain_s=_drain_s(recent, observation),
-        floor=history.latency_floor,
+def _situation(
+    policy: PoolPolicy,
+    history: History,
+    observation: Observation,
+    requested: int,
+    assessments: tuple[Assessment, ...],
+) -> Situation:
+    working = max(0, requested - policy.warm_replicas)
+    sustained = tuple(
+        sustain(
+            history.ticks,
+            index,
+            up_window=signal.windows.scale_up,
+            down_window=down_window(signal, history.patience),
+            requested=working,
+        )
+        for index, signal in enumerate(policy.signals)
+    )
+    downs = [one.down for one in sustained if one.down is not None]
+    return Situation(
+        policy=policy,
+        observation=observation,
+        history=history,
+        requested=requested,
+        serving=None if isinstance(observation.serving, Absent) else int(observation.serving),
+        assessments=assessments,
+        sustained=sustained,
+        up=max((one.up for one in sustained if one.up is not None), default=None),
+        down=max(downs) if len(downs) == len(sustained) else None,
     )
 
 
-def _drain_s(recent: list[Tick], observation: Observation) -> float | None:
-    """Return when the queue will be gone at the pace since its peak in the rate window; None = it is not shrinking.
-
-    Worked: 20 waiting 8 s ago, 16 now: 16 x 8 / 4 = 32 s.
-    """
-    now = observation.waiting
-    queues = [(tick.waiting, tick.at) for tick in recent if not isinstance(tick.waiting, Absent)]
-    if isinstance(now, Absent) or not queues:
-        return None
-    peak, peak_at = max(queues)
-    if now >= peak or now > queues[0][0]:
-        return None
-    return now * (observation.at - peak_at) / (peak - now)
+def _decide(situation: Situation) -> Decision:
+    policy = situation.policy
+    if situation.requested == 0 and policy.activation is not None and situation.activation is Absent.MISSING:
+        return explain.not_known_whether_to_wake(situation)
+    usable = situation.assessments[0].need.up is not None or (situation.wanted or 0) > situation.requested
+    choice = _choose(situation, usable=usable)
+    bounded = limits.bound(policy, choice.limited, lowest=situation.lowest)
+    target = bounded.replicas
+    is_held_blind = not usable and target == choice.limited.replicas
+    action = choice.action if is_held_blind else _direction(situation.requested, target)
+    reasons, found = choice.reasons, bounded.limits
+    if action is not choice.action and found:
+        # A limit, not the law, decides which way it goes.
+        reasons = (found[-1], *reasons)
+    report = hpa.report(
+        target,
+        situation.requested,
+        # Of a guessed count no fraction can be told that lands where it should.
+        tolerance=0.0 if isinstance(situation.observation.requested, Absent) else policy.hpa_tolerance,
+        highest=max(policy.highest_replicas, situation.lowest),
+    )
+    if report.reason is not None:
+        found = (*found, report.reason)
+    if report.reason is not None and report.lands_on == situation.requested:
+        # The HPA would swallow it, so nothing is decided that could be taken for a change.
+        target, action, reasons = situation.requested, Action.HOLD, (report.reason, *reasons)
+    cost = policy.replica_hourly_cost
+    return Decision(
+        at=situation.now,
+        action=action,
+        from_replicas=situation.requested,
+        target=target,
+        reported_value=report.value,
+        active=target > 0,
+        reasons=reasons,
+        limits=found,
+        signals=explain.signal_states(situation),
+        up_need=situation.up,
+        down_need=situation.down,
+        observation=situation.observation,
+        pending=situation.pending,
+        usable_at=situation.now if usable else situation.history.usable_at,
+        lands_on=report.lands_on,
+        over_since=situation.history.over_since,
+        protection=situation.protection,
+        protection_reason=explain.protection(situation),
+        queue_wait_s=situation.queue_wait_s,
+        hourly_cost=None if cost is None else report.lands_on * cost,
+        max_hourly_cost=policy.max_hourly_cost,
+        diagnostics=diagnose(situation),
+        preset=policy.preset,
+    )
 
 
 def _choose(situation: Situation, *, usable: bool) -> _Choice:
+    if situation.requested == 0 and situation.policy.activation is not None:
+        return _at_zero(situation)
     if not usable:
         return _without_data(situation)
-    up, down = situation.up, situation.down
-    if situation.is_burst or (up is not None and up > situation.requested):
-        return _scale_up(situation)
-    if down is not None and down < situation.requested:
-        blockers = _against_scale_down(situation)
-        if not blockers:
-            return _scale_down(situation, down)
-        return _hold(situation, blockers)
+    wanted, releasable = situation.wanted, situation.releasable
+    if situation.held < situation.requested:
+        return _decrease_on_its_way(situation, max(situation.held, wanted or 0))
+    if wanted is not None and wanted > situation.requested:
+        return _scale_up(situation, wanted)
+    if releasable is not None and releasable < situation.requested:
+        blockers = _against_scale_down(situation, releasable)
+        return _hold(situation, blockers) if blockers else _scale_down(situation, releasable)
     return _hold(situation, explain.hold_reasons(situation))
+
+
+def _at_zero(situation: Situation) -> _Choice:
+    """Wake the pool, or let it sleep. KEDA starts the first replica; from then on the load is seen."""
+    activation = situation.activation
+    if not isinstance(activation, Absent) and activation > 0:
+        return _Choice(Action.SCALE_UP, Limited(1), (explain.woken(situation, activation),))
+    return _Choice(Action.HOLD, Limited(0), (explain.asleep(situation),))
 
 
 def _without_data(situation: Situation) -> _Choice:
     """Publish the last answer again: missing data never lowers a target."""
     target = situation.history.target
     last = situation.requested if target is None else max(target, situation.requested)
+    if situation.change_pending:
+        last = situation.held
     return _Choice(Action.HOLD, Limited(last), explain.no_data(situation))
 
 
-def _scale_up(situation: Situation) -> _Choice:
-    policy, requested = situation.policy, situation.requested
-    wanted = situation.up or 0
-    if situation.is_burst:
-        wanted = max(wanted, situation.assessments[0].need.up or 0)
-    limited = limits.bound(policy, limits.step_up(policy, requested, wanted))
+def _decrease_on_its_way(situation: Situation, replicas: int) -> _Choice:
+    """Publish a decrease again, or what is needed by now if that is more.
+
+    The counts are those of the last scrape: replicas that stop look like replicas that do not serve yet. So nothing is
+    held against the decrease until they can be trusted again.
+    """
+    if replicas >= situation.requested:
+        return _scale_up(situation, replicas)
+    return _Choice(Action.SCALE_DOWN, Limited(replicas), explain.decrease_pending(situation))
+
+
+def _scale_up(situation: Situation, wanted: int) -> _Choice:
+    policy, requested, held = situation.policy, situation.requested, situation.held
+    stepped = limits.step_up(policy, requested, wanted)
+    spare = explain.warm_replicas(situation, wanted)
+    limited = limits.bound(policy, Limited(stepped.replicas, (*spare, *stepped.limits)), lowest=situation.lowest)
+    if situation.is_stuck and limited.replicas > held:
+        reasons = (explain.replicas_stuck(situation), *explain.scale_up(situation))
+        return _Choice(_direction(requested, held), Limited(held), reasons)
     left_s = situation.seconds_left(situation.history.increased_at, policy.scale_up_cooldown_s)
-    held = situation.held
-    if left_s and not situation.is_burst and limited.replicas > held:
+    if left_s and situation.burst_need is None and limited.replicas > held:
         reason = explain.cooldown_up(situation, limited.replicas, left_s)
         if held > requested:
             return _Choice(Action.SCALE_UP, Limited(held), (*explain.increase_pending(situation), reason))
@@ -191,38 +254,38 @@ def _scale_up(situation: Situation) -> _Choice:
 def _scale_down(situation: Situation, need: int) -> _Choice:
     policy, history = situation.policy, situation.history
     left_s = situation.seconds_left(history.decreased_at, policy.scale_down_cooldown_s)
-    limited = limits.step_down(policy, situation.requested, need)
+    stepped = limits.step_down(policy, situation.requested, need)
+    limited = Limited(stepped.replicas, (*explain.warm_replicas(situation, need), *stepped.limits))
     target = history.target
     if left_s:
         if target is None or target >= situation.requested:
             return _hold(situation, (explain.cooldown_down(situation, need, left_s),))
         # Published within the cooldown and not carried out yet: the same decision again, not a further one.
         limited = Limited(max(limited.replicas, target), limited.limits)
-        return _Choice(Action.SCALE_DOWN, limited, explain.decrease_pending(situation, need))
+        reasons = (*explain.decrease_pending(situation), *explain.scale_down(situation, need))
+        return _Choice(Action.SCALE_DOWN, limited, reasons)
     return _Choice(Action.SCALE_DOWN, limited, explain.scale_down(situation, need))
 
 
-def _against_scale_down(situation: Situation) -> tuple[Reason, ...]:
+def _against_scale_down(situation: Situation, need: int) -> tuple[Reason, ...]:
     """Return all that forbids fewer replicas though the signals would allow it."""
     policy, observation, history = situation.policy, situation.observation, situation.history
     found: list[Reason] = []
-    if situation.pending:
+    if situation.pending and not situation.is_stuck:
         found.append(explain.replicas_starting(situation))
-    if (
-        not isinstance(observation.ready, Absent)
-        and situation.serving is not None
-        and observation.ready > situation.serving
-    ):
-        found.append(explain.replicas_unreported(int(observation.ready), situation.serving))
-    if not isinstance(observation.outdated, Absent) and observation.outdated > 0:
-        found.append(explain.rollout(int(observation.outdated)))
-    window_s = max(windows.scale_down for windows in signal_windows(policy)) * policy.tick_s
+    ready = observation.ready
+    if not isinstance(ready, Absent) and situation.serving is not None and ready > situation.serving:
+        found.append(explain.replicas_unreported(int(ready), situation.serving))
+    if history.outdated > 0 and situation.seconds_left(history.rollout_at, policy.cold_start_timeout_s):
+        found.append(explain.rollout(int(history.outdated)))
+    elif left_s := situation.seconds_left(history.rollout_at, policy.rollout_hold_s):
+        found.append(explain.after_rollout(left_s))
+    window_s = max(down_window(signal, history.patience) for signal in policy.signals) * policy.tick_s
     if any(tick.preempted for tick in history.within(situation.now, window_s)):
         found.append(explain.preemptions(window_s))
     grown_at = max((at for at in (history.increased_at, history.grown_at) if at is not None), default=None)
-    left_s = situation.seconds_left(grown_at, window_s)
-    if left_s:
-        found.append(explain.window_after_increase(situation, left_s))
+    if left_s := situation.seconds_left(grown_at, window_s):
+        found.append(explain.window_after_increase(need, left_s))
     return tuple(found)
 
 
@@ -232,61 +295,7 @@ def _hold(situation: Situation, reasons: tuple[Reason, ...]) -> _Choice:
     return _Choice(Action.HOLD, Limited(situation.requested), reasons)
 
 
-def _decision(situation: Situation, choice: _Choice, bounded: Limited, *, usable: bool) -> Decision:
-    target = bounded.replicas
-    is_held_blind = not usable and target == choice.limited.replicas
-    action = choice.action if is_held_blind else _direction(situation.requested, target)
-    reasons = choice.reasons
-    if action is not choice.action and bounded.limits:
-        # A limit, not the law, decides which way it goes.
-        reasons = (bounded.limits[-1], *reasons)
-    return Decision(
-        at=situation.now,
-        action=action,
-        from_replicas=situation.requested,
-        target=target,
-        reported_value=float(target),
-        active=target > 0,
-        reasons=reasons,
-        limits=bounded.limits,
-        signals=explain.signal_states(situation),
-        up_need=situation.up,
-        down_need=situation.down,
-        observation=situation.observation,
-        pending=situation.pending,
-        usable_at=situation.now if usable else situation.history.usable_at,
-    )
-
-
 def _direction(requested: int, target: int) -> Action:
     if target > requested:
         return Action.SCALE_UP
     return Action.SCALE_DOWN if target < requested else Action.HOLD
-
-
-def _remember(past: History, situation: Situation, decision: Decision) -> History:
-    before, after = past.target, decision.target
-    increased_at, decreased_at = past.increased_at, past.decreased_at
-    if after is not None and before is not None and after > before:
-        increased_at = decision.at
-    if after is not None and before is not None and after < before:
-        decreased_at = decision.at
-    if before is None and decision.action is Action.SCALE_UP:
-        increased_at = decision.at
-    return replace(
-        past,
-        target=after,
-        increased_at=increased_at,
-        decreased_at=decreased_at,
-        usable_at=decision.usable_at,
-        latency_floor=_latency_floor(situation, decision),
-    )
-
-
-def _latency_floor(situation: Situation, decision: Decision) -> LatencyFloor | None:
-    """Return what latency asks for if it asked for this increase, else what it asked for before."""
-    asked = situation.sustained[SIGNALS.index(SignalName.TTFT_P95)].up
-    x = needs.in_flight(situation.observation)
-    if decision.action is not Action.SCALE_UP or asked is None or asked <= situation.requested or isinstance(x, Absent):
-        return situation.history.latency_floor
-    return LatencyFloor(asked, x)

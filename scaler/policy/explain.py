@@ -1,25 +1,23 @@
 """Every reason in words: what the person on call reads. Sentences carry the numbers that were compared."""
 
-from collections.abc import Callable
-from typing import Final
-
 from scaler.model import (
     Absent,
     Action,
     Decision,
     Observation,
     PoolPolicy,
+    Protection,
     Reason,
     ReasonCode,
-    SignalName,
+    SignalForm,
+    SignalPolicy,
     SignalState,
 )
-from scaler.policy.history import SIGNALS, ttft_base_s
+from scaler.policy.history import down_window
+from scaler.policy.latencies import memory_of
 from scaler.policy.needs import Assessment, saturation_release_threshold
-from scaler.policy.situation import Situation, signal_windows
+from scaler.policy.situation import Situation
 from scaler.units import format_duration, format_number
-
-_UNITS: Final = {SignalName.SATURATION: "requests", SignalName.KV_CACHE: "ratio", SignalName.TTFT_P95: "seconds"}
 
 
 def count_of(replicas: int) -> str:
@@ -30,22 +28,32 @@ def count_of(replicas: int) -> str:
 def scale_up(situation: Situation) -> tuple[Reason, ...]:
     """Say which signals ask for more, the one that asks for most first."""
     reasons: list[tuple[int, Reason]] = []
-    if situation.is_burst:
-        need = situation.assessments[0].need.up or 0
-        text = f"{_saturation(situation)}: needs {count_of(need)}, at least twice as many, so nothing is waited for"
-        reasons.append((need, Reason(ReasonCode.BURST, text)))
-    for index, one in enumerate(situation.sustained):
-        if one.up is None or one.up <= situation.requested or (index == 0 and situation.is_burst):
+    burst = situation.burst_need
+    if burst is not None:
+        text = (
+            f"{_sentence(situation, 0)}: needs {count_of(burst)}, at least twice as many, so nothing is waited for;"
+            f" {_risk(situation, 0)}"
+        )
+        reasons.append((burst, Reason(ReasonCode.BURST, text)))
+    for index, (signal, one) in enumerate(zip(situation.policy.signals, situation.sustained, strict=True)):
+        if one.up is None or one.up <= situation.working or (index == 0 and burst is not None):
             continue
-        window = signal_windows(situation.policy)[index].scale_up
-        text = f"{_SENTENCES[SIGNALS[index]](situation)} for {one.up_met} of {window} windows: needs {count_of(one.up)}"
+        text = (
+            f"{_sentence(situation, index)} for {one.up_met} of {signal.windows.scale_up} windows: needs"
+            f" {count_of(one.up)}, or {_risk(situation, index)}"
+        )
         reasons.append((one.up, Reason(ReasonCode.NEED_ABOVE, text)))
+    if not reasons:
+        spare = situation.policy.warm_replicas
+        text = f"{count_of(situation.requested)} are fewer than the {spare} that are to be spare (warmReplicas)"
+        return (Reason(ReasonCode.WARM_REPLICAS, text),)
     return tuple(reason for _, reason in sorted(reasons, key=lambda pair: -pair[0]))
 
 
 def scale_down(situation: Situation, need: int) -> tuple[Reason, ...]:
     """Say why fewer replicas do."""
-    window = max(windows.scale_down for windows in signal_windows(situation.policy))
+    patience = situation.history.patience
+    window = max(down_window(signal, patience) for signal in situation.policy.signals)
     text = (
         f"{count_of(need)} would have done all through the last {format_duration(window * situation.policy.tick_s)}"
         f" ({window} windows): {_load(situation)}"
@@ -53,10 +61,10 @@ def scale_down(situation: Situation, need: int) -> tuple[Reason, ...]:
     return (Reason(ReasonCode.NEED_BELOW, text),)
 
 
-def decrease_pending(situation: Situation, need: int) -> tuple[Reason, ...]:
+def decrease_pending(situation: Situation) -> tuple[Reason, ...]:
     """Say that an earlier decrease is still to be carried out."""
-    text = f"the decrease to {count_of(situation.history.target or 0)} is not carried out yet"
-    return (Reason(ReasonCode.DECREASE_PENDING, text), *scale_down(situation, need))
+    text = f"the decrease to {count_of(situation.history.target or 0)} is not carried out yet, so it stays published"
+    return (Reason(ReasonCode.DECREASE_PENDING, text),)
 
 
 def increase_pending(situation: Situation) -> tuple[Reason, ...]:
@@ -68,22 +76,69 @@ def increase_pending(situation: Situation) -> tuple[Reason, ...]:
 def cooldown_up(situation: Situation, wanted: int, left_s: float) -> Reason:
     """Say that an increase waits for the cooldown."""
     text = f"{count_of(wanted)} are wanted; the cooldown after the last increase lasts {format_duration(left_s)} more"
-    return Reason(ReasonCode.COOLDOWN_UP, f"{text} ({_load(situation)})")
+    return Reason(ReasonCode.COOLDOWN_UP, f"{text} ({_load(situation)})", left_s=left_s)
 
 
 def cooldown_down(situation: Situation, need: int, left_s: float) -> Reason:
     """Say that a decrease waits for the cooldown."""
     text = f"{count_of(need)} would do; the cooldown after the last decrease lasts {format_duration(left_s)} more"
-    return Reason(ReasonCode.COOLDOWN_DOWN, f"{text} ({_load(situation)})")
+    return Reason(ReasonCode.COOLDOWN_DOWN, f"{text} ({_load(situation)})", left_s=left_s)
 
 
-def window_after_increase(situation: Situation, left_s: float) -> Reason:
+def window_after_increase(need: int, left_s: float) -> Reason:
     """Say that a decrease waits for a full window after the last increase."""
     text = (
-        f"{count_of(situation.down or 0)} would do; after an increase a full scale-down window is waited for:"
+        f"{count_of(need)} would do; after an increase a full scale-down window is waited for:"
         f" {format_duration(left_s)} more"
     )
-    return Reason(ReasonCode.COOLDOWN_DOWN, text)
+    return Reason(ReasonCode.COOLDOWN_DOWN, text, left_s=left_s)
+
+
+def warm_replicas(situation: Situation, wanted: int) -> tuple[Reason, ...]:
+    """Say that spare replicas are in a count."""
+    spare = situation.policy.warm_replicas
+    if not spare:
+        return ()
+    text = f"{count_of(spare)} of the {wanted} are spare (warmReplicas)"
+    return (Reason(ReasonCode.WARM_REPLICAS, text),)
+
+
+def woken(situation: Situation, activation: float) -> Reason:
+    """Say what wakes the pool."""
+    text = f"{situation.policy.activation} is {format_number(activation)} > 0 while no replica runs: the pool wakes"
+    return Reason(ReasonCode.ACTIVATION, text)
+
+
+def asleep(situation: Situation) -> Reason:
+    """Say that nothing wakes the pool."""
+    return Reason(ReasonCode.ACTIVATION, f"no replica runs, and {situation.policy.activation} is 0: nothing waits")
+
+
+def replicas_stuck(situation: Situation) -> Reason:
+    """Say that replicas do not start, so that more are not asked for."""
+    text = (
+        f"{count_of(situation.pending)} of {situation.requested} have been starting for"
+        f" {format_duration(situation.starting_for_s)}, longer than coldStartTimeoutSeconds"
+        f" {format_duration(situation.policy.cold_start_timeout_s)}: asking for more of them helps nobody"
+    )
+    return Reason(ReasonCode.REPLICAS_STUCK, text)
+
+
+def protection(situation: Situation) -> str:
+    """Say why the pool is in protection; "" when it is not."""
+    grade = situation.protection
+    if grade is Protection.NONE:
+        return ""
+    if situation.is_stuck:
+        cause = replicas_stuck(situation).text
+    else:
+        cause = f"{situation.wanted} replicas are needed, and limits allow {situation.policy.highest_replicas}"
+    wait = situation.queue_wait_s
+    if wait is Absent.NO_TRAFFIC:
+        return f"{cause}; requests wait and none is served"
+    if isinstance(wait, Absent):
+        return f"{cause}; how long requests wait is unknown"
+    return f"{cause}; a request that comes now waits about {format_duration(round(wait, 1))}"
 
 
 def replicas_starting(situation: Situation) -> Reason:
@@ -104,6 +159,12 @@ def rollout(outdated: int) -> Reason:
     return Reason(ReasonCode.ROLLOUT, f"a rollout is under way: {count_of(outdated)} of the old revision left")
 
 
+def after_rollout(left_s: float) -> Reason:
+    """Say that the load is looked at for a while after a rollout."""
+    text = f"a rollout has just ended: no scale-down for {format_duration(left_s)} more"
+    return Reason(ReasonCode.ROLLOUT, text, left_s=left_s)
+
+
 def preemptions(window_s: float) -> Reason:
     """Say that requests were preempted."""
     text = f"requests were preempted for want of KV cache within the last {format_duration(window_s)}"
@@ -115,7 +176,7 @@ def no_data(situation: Situation) -> tuple[Reason, ...]:
     missing = [assessment.note for assessment in situation.assessments if assessment.need.up is None]
     since = situation.history.usable_at
     age = "" if since is None else f", for {format_duration(situation.now - since)}"
-    text = f"no data to decide on{age}: {'; '.join(missing)}; the last answer is held"
+    text = f"no data to decide on{age}: {'; '.join(dict.fromkeys(missing))}; the last answer is held"
     return (Reason(ReasonCode.NO_DATA, text),)
 
 
@@ -124,13 +185,14 @@ def hold_reasons(situation: Situation) -> tuple[Reason, ...]:
     waiting_up = tuple(
         Reason(
             ReasonCode.WINDOW_UP,
-            f"{_SENTENCES[name](situation)} asks for {count_of(assessment.need.up)}, for {one.up_met} of"
-            f" {windows.scale_up} windows so far",
+            f"{_sentence(situation, index)} asks for {count_of(assessment.need.up)}, for {one.up_met} of"
+            f" {signal.windows.scale_up} windows so far",
+            windows=(one.up_met, signal.windows.scale_up),
         )
-        for name, assessment, one, windows in zip(
-            SIGNALS, situation.assessments, situation.sustained, signal_windows(situation.policy), strict=True
+        for index, (signal, assessment, one) in enumerate(
+            zip(situation.policy.signals, situation.assessments, situation.sustained, strict=True)
         )
-        if assessment.need.up is not None and assessment.need.up > situation.requested
+        if assessment.need.up is not None and assessment.need.up > situation.working
     )
     return (*waiting_up, *_why_not_down(situation, asks_for_more=bool(waiting_up)))
 
@@ -144,50 +206,63 @@ def _why_not_down(situation: Situation, *, asks_for_more: bool) -> tuple[Reason,
     if missing or asks_for_more:
         return missing
     now = max(assessment.need.down or 0 for assessment in situation.assessments)
-    if now < situation.requested:
+    if now < situation.working:
         return (_window_down(situation, now),)
     up = max(assessment.need.up or 0 for assessment in situation.assessments)
-    text = f"{count_of(situation.requested)} fit: {_load(situation)} needs {up}, and {now} before fewer would do"
+    spare = situation.policy.warm_replicas
+    with_spare = f", {spare} of them spare" if spare else ""
+    index, assessment = max(enumerate(situation.assessments), key=lambda pair: pair[1].need.down or 0)
+    by = f" by {situation.policy.signals[index].name}" if index and assessment.need.down == now else ""
+    text = (
+        f"{count_of(situation.requested)} fit{with_spare}: {_load(situation)} needs {up}, and {now}{by} before fewer"
+        " would do"
+    )
     return (Reason(ReasonCode.DEAD_BAND, text),)
 
 
 def _window_down(situation: Situation, now: int) -> Reason:
     """Say how long fewer replicas have done, by the signal that is the furthest from its window."""
-    behind = min(
-        zip(SIGNALS, situation.sustained, signal_windows(situation.policy), strict=True),
-        key=lambda entry: entry[1].down_met / entry[2].scale_down,
+    patience = situation.history.patience
+    signal, one = min(
+        zip(situation.policy.signals, situation.sustained, strict=True),
+        key=lambda pair: pair[1].down_met / down_window(pair[0], patience),
     )
-    name, one, windows = behind
+    would_do = max(now + situation.policy.warm_replicas, situation.lowest)
     text = (
-        f"{count_of(max(now, situation.policy.min_replicas))} would do now, by {name} for {one.down_met} of"
-        f" {windows.scale_down} windows ({_load(situation)})"
+        f"{count_of(would_do)} would do now, by {signal.name} for {one.down_met} of {down_window(signal, patience)}"
+        f" windows ({_load(situation)})"
     )
-    return Reason(ReasonCode.WINDOW_DOWN, text)
+    required = down_window(signal, patience)
+    left_s = (required - one.down_met) * situation.policy.tick_s
+    return Reason(ReasonCode.WINDOW_DOWN, text, left_s=left_s, windows=(one.down_met, required))
 
 
 def signal_states(situation: Situation) -> tuple[SignalState, ...]:
     """Return each signal with its thresholds, needs and windows."""
-    policy, requested = situation.policy, situation.requested
-    thresholds = _thresholds(situation)
+    patience = situation.history.patience
     return tuple(
         SignalState(
-            name=name,
+            name=signal.name,
             value=assessment.value,
-            unit=_UNITS[name],
-            scale_up_threshold=thresholds[name][0],
-            scale_down_threshold=thresholds[name][1],
+            unit=signal.unit,
+            scale_up_threshold=thresholds[0],
+            scale_down_threshold=thresholds[1],
             up_need=assessment.need.up,
             down_need=assessment.need.down,
             up_sustained=one.up,
             down_sustained=one.down,
-            up_windows_met=one.up_met if requested else 0,
-            up_windows_required=windows.scale_up,
+            up_windows_met=one.up_met,
+            up_windows_required=signal.windows.scale_up,
             down_windows_met=one.down_met,
-            down_windows_required=windows.scale_down,
+            down_windows_required=down_window(signal, patience),
             note=assessment.note,
         )
-        for name, assessment, one, windows in zip(
-            SIGNALS, situation.assessments, situation.sustained, signal_windows(policy), strict=True
+        for signal, assessment, one, thresholds in zip(
+            situation.policy.signals,
+            situation.assessments,
+            situation.sustained,
+            (_thresholds(situation, signal) for signal in situation.policy.signals),
+            strict=True,
         )
     )
 
@@ -196,46 +271,62 @@ def unknown_pool(policy: PoolPolicy, observation: Observation, assessments: tupl
     """Return the decision for a pool of which nothing is known yet: no target, and why."""
     causes = [assessment.note for assessment in assessments if assessment.note]
     where = policy.locator
-    text = f"nothing is known yet of {where} in namespace {where.namespace}: {'; '.join((*observation.notes, *causes))}"
+    known = "; ".join(dict.fromkeys((*observation.notes, *causes)))
+    text = f"nothing is known yet of {where} in namespace {where.namespace}: {known}"
+    return _no_answer(policy, observation, None, Reason(ReasonCode.NO_DATA, text), None)
+
+
+def not_known_whether_to_wake(situation: Situation) -> Decision:
+    """Return the decision for a pool at zero replicas whose activation cannot be read: no target, and why."""
+    text = (
+        f"no replica runs, and {situation.policy.activation}, which would wake the pool, cannot be read: "
+        f"{'; '.join(situation.observation.notes) or 'no such series'}"
+    )
+    reason = Reason(ReasonCode.ACTIVATION_MISSING, text)
+    return _no_answer(situation.policy, situation.observation, situation.requested, reason, situation.history.usable_at)
+
+
+def _no_answer(
+    policy: PoolPolicy, observation: Observation, requested: int | None, reason: Reason, usable_at: float | None
+) -> Decision:
     return Decision(
         at=observation.at,
         action=Action.HOLD,
-        from_replicas=None,
+        from_replicas=requested,
         target=None,
         reported_value=None,
         active=False,
-        reasons=(Reason(ReasonCode.NO_DATA, text),),
+        reasons=(reason,),
         limits=(),
         signals=(),
         up_need=None,
         down_need=None,
         observation=observation,
         pending=0,
-        usable_at=None,
+        usable_at=usable_at,
+        preset=policy.preset,
     )
 
 
-def _thresholds(situation: Situation) -> dict[SignalName, tuple[float, float]]:
-    """Return for each signal the value above which it asks for more, and the one up to which it lets go."""
-    policy, requested = situation.policy, situation.requested
-    base = ttft_base_s(situation.history.ttft_minima)
-    # The KV signal's value is a mean over serving replicas, while its needs count requested ones.
-    per_serving = requested / situation.serving if situation.serving else 1.0
-    fewer = max(0, requested - 1) / requested if requested else 0.0
-    return {
-        SignalName.SATURATION: (
-            policy.scale_up_saturation * policy.slots_per_replica * requested,
-            saturation_release_threshold(policy, requested),
-        ),
-        SignalName.KV_CACHE: (
-            policy.kv_cache_scale_up * per_serving,
-            policy.kv_cache_scale_down * per_serving * fewer,
-        ),
-        SignalName.TTFT_P95: (
-            policy.ttft_p95_s,
-            base + policy.latency_scale_down_ratio * max(0.0, policy.ttft_p95_s - base),
-        ),
-    }
+def _thresholds(situation: Situation, signal: SignalPolicy) -> tuple[float, float]:
+    """Return the value above which a signal asks for more, and the one up to which it would let one replica go."""
+    policy, working = situation.policy, situation.working
+    fewer = max(0, working - 1)
+    match signal.form:
+        case SignalForm.SATURATION:
+            slots = signal.scale_up * policy.slots_per_replica * working
+            return slots, saturation_release_threshold(policy, signal, working)
+        case SignalForm.KV_CACHE:
+            # The value is a mean over serving replicas, while needs count requested ones.
+            serving = situation.serving or working or 1
+            return signal.scale_up * working / serving, signal.scale_down * fewer / serving
+        case SignalForm.CAPACITY:
+            return signal.scale_up * working, signal.scale_down * fewer
+        case SignalForm.LATENCY:
+            base = memory_of(situation.history.latencies, signal.name).base_s
+            return signal.scale_up, base + signal.scale_down * max(0.0, signal.scale_up - base)
+        case SignalForm.INTENSITY:
+            return signal.scale_up, signal.scale_down
 
 
 def _load(situation: Situation) -> str:
@@ -249,34 +340,55 @@ def _load(situation: Situation) -> str:
     return f"{format_number(value)} in flight on {count_of(situation.requested)} of {slots} slots"
 
 
-def _saturation(situation: Situation) -> str:
-    value, policy = situation.assessments[0].value, situation.policy
-    seen = "unknown" if isinstance(value, Absent) else format_number(value)
-    factor = format_number(policy.scale_up_saturation)
-    return f"in flight {seen} > {factor} x {policy.slots_per_replica} slots x {count_of(situation.requested)}"
+def _working(situation: Situation) -> str:
+    spare = situation.policy.warm_replicas
+    return f"{count_of(situation.working)}{f' (and {spare} spare)' if spare else ''}"
 
 
-def _kv_cache(situation: Situation) -> str:
-    value, ratios = situation.assessments[1].value, situation.observation.kv_usage_ratios
-    if isinstance(value, Absent) or isinstance(ratios, Absent):
-        return "KV-cache usage"
-    limit = format_number(situation.policy.kv_cache_scale_up)
-    waiting = situation.observation.waiting
-    queue = "" if isinstance(waiting, Absent) or waiting <= 0 else f", {format_number(waiting)} waiting"
-    spread = f"mean of {count_of(len(ratios))}, fullest {format_number(ratios[-1])}{queue}"
-    return f"KV-cache usage {format_number(value)} ({spread}) against {limit} x {count_of(situation.requested)}"
-
-
-def _ttft(situation: Situation) -> str:
-    value, samples = situation.assessments[2].value, situation.observation.ttft_samples
+def _sentence(situation: Situation, index: int) -> str:
+    """Say what a signal's value is compared with."""
+    signal, value = situation.policy.signals[index], situation.assessments[index].value
     if isinstance(value, Absent):
-        return "P95 TTFT"
-    seen = "" if isinstance(samples, Absent) else f" over {format_number(samples)} first tokens"
-    return f"P95 TTFT {format_duration(value)}{seen} > {format_duration(situation.policy.ttft_p95_s)}"
+        return signal.name
+    limit = format_number(signal.scale_up)
+    match signal.form:
+        case SignalForm.SATURATION:
+            slots = situation.policy.slots_per_replica
+            return f"in flight {format_number(value)} > {limit} x {slots} slots x {_working(situation)}"
+        case SignalForm.KV_CACHE:
+            return (
+                f"KV-cache usage {format_number(value)}{_kv_spread(situation)} against {limit} x {_working(situation)}"
+            )
+        case SignalForm.LATENCY:
+            return f"{signal.name} {format_duration(value)} > {format_duration(signal.scale_up)}"
+        case SignalForm.CAPACITY:
+            return f"{signal.name} {format_number(value)} {signal.unit} > {limit} x {_working(situation)}"
+        case SignalForm.INTENSITY:
+            return f"{signal.name} {format_number(value)} {signal.unit} > {limit}"
 
 
-_SENTENCES: Final[dict[SignalName, Callable[[Situation], str]]] = {
-    SignalName.SATURATION: _saturation,
-    SignalName.KV_CACHE: _kv_cache,
-    SignalName.TTFT_P95: _ttft,
-}
+def _kv_spread(situation: Situation) -> str:
+    ratios, waiting = situation.observation.kv_usage_ratios, situation.observation.waiting
+    if isinstance(ratios, Absent) or not ratios:
+        return ""
+    queue = "" if isinstance(waiting, Absent) or waiting <= 0 else f", {format_number(waiting)} waiting"
+    return f" (mean of {count_of(len(ratios))}, fullest {format_number(ratios[-1])}{queue})"
+
+
+def _risk(situation: Situation, index: int) -> str:
+    """Say what happens to users if nothing is done."""
+    signal, value = situation.policy.signals[index], situation.assessments[index].value
+    match signal.form:
+        case SignalForm.SATURATION:
+            room = signal.scale_up * situation.policy.slots_per_replica * situation.working
+            over = 0.0 if isinstance(value, Absent) else max(0.0, value - room)
+            return f"{format_number(round(over))} requests are beyond what keeps the objective, and wait"
+        case SignalForm.KV_CACHE:
+            return "requests wait for KV cache or are preempted"
+        case SignalForm.LATENCY:
+            missed = "" if isinstance(value, Absent) else f": it is {format_number(value / signal.scale_up)} times that"
+            return f"the objective of {format_duration(signal.scale_up)} is missed{missed}"
+        case SignalForm.CAPACITY:
+            return "replicas carry more than they can"
+        case SignalForm.INTENSITY:
+            return "it stays above its limit"

@@ -10,22 +10,26 @@ from dataclasses import dataclass
 from itertools import takewhile
 from typing import Final
 
-from scaler.model import Absent, Observation, PoolPolicy, Reading, SignalName
+from scaler.model import PoolPolicy, Reading, SignalPolicy
+from scaler.policy.latencies import LatencyMemory
 from scaler.policy.needs import LatencyFloor, Need
+from scaler.policy.wedges import WedgeWatch
 
-TTFT_BASE_SPAN_S: Final = 3600.0
-"""How far back the smallest TTFT with an empty queue is looked for: one hour, so that a slow day passes."""
-_TTFT_BASE_STEP_S: Final = 60.0
-"""The base is kept as one minimum a minute: at most 61 of them, whatever the tick."""
+REGRET_AFTER_S: Final = 900.0
+"""An increase so soon after a decrease says that the decrease was a mistake: 15 min."""
+REGRET_SPAN_S: Final = 7200.0
+"""A mistake is remembered for 2 h."""
+REGRET_MOST: Final = 8
+"""The scale-down window grows to eight times its length at most: by default from 5 to 40 min."""
 # Ticks and intervals are floats: a window of 4 x 0.1 s must not lose its oldest tick to rounding.
-_ROUNDING_S: Final = 1e-6
+ROUNDING_S: Final = 1e-6
 
 
 @dataclass(frozen=True, slots=True)
 class Tick:
     """What one past tick leaves behind.
 
-    ``requested`` is n, ``serving`` m; ``needs`` follows the order of ``SIGNALS``.
+    ``requested`` is n, ``serving`` m; ``needs`` follows the order of ``PoolPolicy.signals``.
     """
 
     at: float
@@ -36,10 +40,6 @@ class Tick:
     needs: tuple[Need, ...]
 
 
-SIGNALS: Final = (SignalName.SATURATION, SignalName.KV_CACHE, SignalName.TTFT_P95)
-"""The required signals, in the order in which they are shown."""
-
-
 @dataclass(frozen=True, slots=True)
 class History:
     """A pool's past, oldest tick first; ``History()`` is a pool that was never seen."""
@@ -47,62 +47,58 @@ class History:
     ticks: tuple[Tick, ...] = ()
     target: int | None = None
     """What was published last."""
+    changed_at: float | None = None
+    """When the target was last scaled up or down to; None since a hold has followed n."""
     increased_at: float | None = None
-    """When the published target last went up."""
+    """When the pool was last scaled up."""
     grown_at: float | None = None
     """When the requested replicas last went up, by whomever."""
     decreased_at: float | None = None
-    """When the published target or the requested replicas last went down."""
+    """When the pool was last scaled down, or the requested replicas went down by whomever."""
     usable_at: float | None = None
     """The newest tick with data to decide on."""
-    ttft_minima: tuple[tuple[float, float], ...] = ()
-    """(minute's start, smallest P95 TTFT of a quiet pool in it) over the last hour, or the newest if that is older."""
+    over_since: float | None = None
+    """Since when some signal has asked for more than is requested, without a break."""
+    starting_since: float | None = None
+    """Since when replicas have been starting without any progress: none more requested, none more serving."""
+    rollout_at: float | None = None
+    """When the number of outdated replicas last changed, or was first above zero."""
+    outdated: float = 0.0
+    """Outdated replicas when they were last known."""
+    regrets: tuple[float, ...] = ()
+    """Increases soon after a decrease, of the last two hours."""
+    latencies: tuple[LatencyMemory, ...] = ()
+    """What is remembered of each latency of the policy."""
     latency_floor: LatencyFloor | None = None
     """What the last increase for latency went to."""
+    wedges: tuple[WedgeWatch, ...] = ()
+    """What is remembered of each replica's pace."""
 
     @property
     def newest_at(self) -> float | None:
         """The newest tick's time, or None before the first."""
         return self.ticks[-1].at if self.ticks else None
 
+    @property
+    def patience(self) -> int:
+        """How many times its length the scale-down window is now: each regret doubles it."""
+        return min(REGRET_MOST, 1 << len(self.regrets)) if len(self.regrets) < REGRET_MOST else REGRET_MOST
+
     def within(self, now: float, span_s: float) -> Iterator[Tick]:
         """Yield the ticks in (now - span_s, now], newest first."""
-        return takewhile(lambda tick: tick.at > now - span_s + _ROUNDING_S, reversed(self.ticks))
+        return takewhile(lambda tick: tick.at > now - span_s + ROUNDING_S, reversed(self.ticks))
 
     def last_requested(self) -> int | None:
         """Return n of the newest tick."""
         return self.ticks[-1].requested if self.ticks else None
 
 
-def retained_ticks(policy: PoolPolicy) -> int:
+def down_window(signal: SignalPolicy, patience: int) -> int:
+    """Return a signal's scale-down window in ticks."""
+    return signal.windows.scale_down * patience
+
+
+def retained_ticks(policy: PoolPolicy, patience: int = 1) -> int:
     """Return how many past ticks the law can look at: the longest of its windows."""
-    windows = (policy.saturation_windows, policy.kv_cache_windows, policy.ttft_p95_windows)
-    longest = max(max(window.scale_up, window.scale_down) for window in windows)
+    longest = max(max(signal.windows.scale_up, down_window(signal, patience)) for signal in policy.signals)
     return max(longest, round(policy.locator.rate_window_s / policy.tick_s)) + 1
-
-
-def ttft_base_s(minima: tuple[tuple[float, float], ...]) -> float:
-    """Return the TTFT that more replicas cannot mend: the smallest of a quiet pool; 0 while none was seen."""
-    return min((value for _, value in minima), default=0.0)
-
-
-def updated_ttft_minima(
-    policy: PoolPolicy, history: History, observation: Observation
-) -> tuple[tuple[float, float], ...]:
-    """Return the minima with this observation in and those older than an hour out.
-
-    Only a quiet pool tells its base: nothing waits, and fewer run than ``latencyMinSaturation`` of the slots. The
-    newest minimum stays however old it is: a pool that is busy for hours does not forget what cannot be mended.
-    """
-    minute = observation.at // _TTFT_BASE_STEP_S * _TTFT_BASE_STEP_S
-    minima = history.ttft_minima
-    kept = tuple(entry for entry in minima if minute - TTFT_BASE_SPAN_S <= entry[0] <= minute) or minima[-1:]
-    ttft, running, serving = observation.ttft_p95_s, observation.running, observation.serving
-    if isinstance(ttft, Absent) or isinstance(running, Absent) or isinstance(serving, Absent):
-        return kept
-    quiet_below = policy.latency_min_saturation * policy.slots_per_replica * serving
-    if observation.waiting != 0.0 or running >= quiet_below:
-        return kept
-    if kept and kept[-1][0] == minute:
-        return (*kept[:-1], (minute, min(kept[-1][1], ttft)))
-    return (*kept, (minute, ttft))

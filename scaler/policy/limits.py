@@ -1,9 +1,11 @@
-"""What may be published of what is needed: steps first, then bounds. Each limit that bites says so."""
+"""What may be published of what is needed: steps, then bounds, then cost. Each limit that bites says so."""
 
 import math
 from dataclasses import dataclass
 
 from scaler.model import PoolPolicy, Reason, ReasonCode
+from scaler.policy import hpa
+from scaler.units import format_number
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,8 +22,15 @@ def highest_step_up(policy: PoolPolicy, requested: int) -> int:
 
 
 def lowest_step_down(policy: PoolPolicy, requested: int) -> int:
-    """Return the fewest replicas that one decrease may leave: ``maxStepDown`` fewer, never less than half."""
-    return max(requested - policy.max_step_down, math.ceil(requested / 2))
+    """Return the fewest replicas that one decrease may leave: ``maxStepDown`` fewer, never less than half.
+
+    A step that the HPA would ignore is as long as the shortest one that it follows, or the pool could never shrink.
+    The last replica may go in one step.
+    """
+    if requested <= 1:
+        return 0
+    shortest = hpa.nearest_below(requested, tolerance=policy.hpa_tolerance)
+    return max(min(requested - policy.max_step_down, shortest), math.ceil(requested / 2))
 
 
 def step_up(policy: PoolPolicy, requested: int, need: int) -> Limited:
@@ -42,12 +51,29 @@ def step_down(policy: PoolPolicy, requested: int, need: int) -> Limited:
     return Limited(lowest, (Reason(ReasonCode.STEP_LIMIT, text),))
 
 
-def bound(policy: PoolPolicy, limited: Limited) -> Limited:
-    """Keep a count within minReplicas and maxReplicas, which hold whatever else does."""
-    if limited.replicas > policy.max_replicas:
-        text = f"{limited.replicas} replicas are wanted; maxReplicas allows {policy.max_replicas}"
-        return Limited(policy.max_replicas, (*limited.limits, Reason(ReasonCode.MAX_REPLICAS, text)))
-    if limited.replicas < policy.min_replicas:
-        text = f"{limited.replicas} replicas would do; minReplicas keeps {policy.min_replicas}"
-        return Limited(policy.min_replicas, (*limited.limits, Reason(ReasonCode.MIN_REPLICAS, text)))
-    return limited
+def bound(policy: PoolPolicy, limited: Limited, *, lowest: int) -> Limited:
+    """Keep a count within bounds and cost, which hold whatever else does.
+
+    Args:
+        policy: The pool.
+        limited: The count, and the limits that bit so far.
+        lowest: minReplicas, or 1 where a pool that may go to zero has reason not to.
+    """
+    wanted = limited.replicas
+    if wanted < lowest:
+        text = f"{wanted} replicas would do; minReplicas keeps {lowest}"
+        if lowest != policy.min_replicas:
+            text = f"{wanted} replicas would do; {lowest} stays as long as what wakes the pool is not known to be quiet"
+        return Limited(lowest, (*limited.limits, Reason(ReasonCode.MIN_REPLICAS, text)))
+    found = limited
+    if found.replicas > policy.max_replicas:
+        text = f"{wanted} replicas are wanted; maxReplicas allows {policy.max_replicas}"
+        found = Limited(policy.max_replicas, (*found.limits, Reason(ReasonCode.MAX_REPLICAS, text)))
+    affordable = policy.affordable_replicas
+    if affordable is not None and found.replicas > affordable:
+        text = (
+            f"{wanted} replicas are wanted; maxHourlyCost {format_number(policy.max_hourly_cost or 0)} pays for"
+            f" {affordable} at {format_number(policy.replica_hourly_cost or 0)} each"
+        )
+        found = Limited(affordable, (*found.limits, Reason(ReasonCode.COST_LIMIT, text)))
+    return found

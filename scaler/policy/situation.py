@@ -3,17 +3,16 @@
 from dataclasses import dataclass
 from typing import Final
 
-from scaler.model import Observation, PoolPolicy, SignalWindows
+from scaler.model import Absent, Observation, PoolPolicy, Protection, Reading
 from scaler.policy.combine import Sustained
-from scaler.policy.history import History
+from scaler.policy.history import ROUNDING_S, History
 from scaler.policy.needs import Assessment
 
-INCREASE_HELD_TICKS: Final = 4
-"""An increase stays published for so many ticks at least: the HPA looks only every 15 s and must not miss it."""
+CHANGE_HELD_TICKS: Final = 4
+"""A change stays published for so many ticks at least: the HPA looks only every 15 s and must not miss it, and what it
+did is seen only with the next scrape of kube-state-metrics. Publishing n before would undo it."""
 BURST_FACTOR: Final = 2
 """A load that needs so many times the replicas is no noise."""
-# Ticks and cooldowns are floats: 30 s after must count as 30 s after.
-_ROUNDING_S: Final = 1e-6
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,11 +22,11 @@ class Situation:
     policy: PoolPolicy
     observation: Observation
     history: History
-    """The past before this tick, with this tick appended to ``ticks``."""
+    """The past before this decision, with this tick in it."""
     requested: int
     serving: int | None
     assessments: tuple[Assessment, ...]
-    """Each signal now, in the order of ``SIGNALS``."""
+    """Each signal now, in the order of ``PoolPolicy.signals``."""
     sustained: tuple[Sustained, ...]
     """Each signal over its windows, in the same order."""
     up: int | None
@@ -41,38 +40,104 @@ class Situation:
         return self.observation.at
 
     @property
-    def pending(self) -> int:
-        """Requested replicas that do not serve yet."""
-        return max(0, self.requested - (self.serving or 0))
+    def working(self) -> int:
+        """The replicas that are there for the load: the requested ones less the spare."""
+        return max(0, self.requested - self.policy.warm_replicas)
 
     @property
-    def is_burst(self) -> bool:
-        """Whether the load needs at least twice the replicas right now."""
+    def burst_need(self) -> int | None:
+        """What the load needs right now, if that is at least twice the replicas."""
         need = self.assessments[0].need.up
-        return need is not None and self.requested >= 1 and need >= BURST_FACTOR * self.requested
+        if need is None or self.requested < 1 or need < BURST_FACTOR * self.requested:
+            return None
+        return need
 
     @property
-    def increase_pending(self) -> bool:
-        """Whether the last increase is neither carried out nor old enough to be withdrawn."""
-        target, since = self.history.target, self.history.increased_at
-        if target is None or since is None or target <= self.requested:
+    def wanted(self) -> int | None:
+        """What is to be scaled up to, spare replicas included; None when no signal has a vote."""
+        needs = [need for need in (self.up, self.burst_need) if need is not None]
+        return max(needs) + self.policy.warm_replicas if needs else None
+
+    @property
+    def releasable(self) -> int | None:
+        """What may be scaled down to, spare replicas included; None unless every signal has a vote."""
+        return None if self.down is None else self.down + self.policy.warm_replicas
+
+    @property
+    def pending(self) -> int:
+        """Requested replicas that are neither serving nor ready; 0 while it is not known who serves."""
+        if self.serving is None:
+            return 0
+        ready = self.observation.ready
+        return max(0, self.requested - max(self.serving, 0 if isinstance(ready, Absent) else int(ready)))
+
+    @property
+    def starting_for_s(self) -> float:
+        """How long replicas have been starting without progress."""
+        since = self.history.starting_since
+        return 0.0 if since is None else self.now - since
+
+    @property
+    def is_stuck(self) -> bool:
+        """Whether replicas have been starting for longer than a cold start may take."""
+        return self.pending > 0 and self.starting_for_s > self.policy.cold_start_timeout_s
+
+    @property
+    def change_pending(self) -> bool:
+        """Whether the last change is neither seen to be carried out nor old enough to be withdrawn."""
+        target, since = self.history.target, self.history.changed_at
+        if target is None or since is None or target == self.requested:
             return False
-        return self.now - since < INCREASE_HELD_TICKS * self.policy.tick_s - _ROUNDING_S
+        return self.now - since < CHANGE_HELD_TICKS * self.policy.tick_s - ROUNDING_S
 
     @property
     def held(self) -> int:
-        """What a hold publishes: n, or the increase that is still on its way."""
+        """What a hold publishes: n, or the change that is still on its way."""
         target = self.history.target
-        return max(self.requested, target) if target is not None and self.increase_pending else self.requested
+        return target if target is not None and self.change_pending else self.requested
+
+    @property
+    def activation(self) -> Reading:
+        """What wakes the pool at zero replicas; missing where nothing does."""
+        name = self.policy.activation
+        extra = None if name is None else self.observation.extras.get(name)
+        if extra is None:
+            return Absent.MISSING
+        return 0.0 if extra.value is Absent.NO_TRAFFIC else extra.value
+
+    @property
+    def lowest(self) -> int:
+        """minReplicas; 1 instead of 0 unless what wakes the pool is known to be quiet."""
+        if self.policy.min_replicas > 0 or self.activation == 0:
+            return self.policy.min_replicas
+        return 0 if self.requested == 0 else 1
+
+    @property
+    def queue_wait_s(self) -> Reading:
+        """How long a request that comes now waits: queue by completion rate; no-traffic when nobody is served."""
+        waiting, started = self.observation.waiting, self.observation.ttft_samples
+        if isinstance(waiting, Absent) or isinstance(started, Absent):
+            return Absent.MISSING
+        if waiting == 0:
+            return 0.0
+        return waiting * self.policy.locator.rate_window_s / started if started > 0 else Absent.NO_TRAFFIC
+
+    @property
+    def protection(self) -> Protection:
+        """How far the pool is beyond what it can be given."""
+        wanted = self.wanted
+        capped = wanted is not None and wanted > max(self.policy.highest_replicas, self.lowest)
+        if not (capped or self.is_stuck):
+            return Protection.NONE
+        wait = self.queue_wait_s
+        long_wait = wait is Absent.NO_TRAFFIC or (
+            not isinstance(wait, Absent) and wait > self.policy.protect_queue_wait_s
+        )
+        return Protection.QUEUEING if long_wait else Protection.CAPPED
 
     def seconds_left(self, since: float | None, span_s: float) -> float:
         """Return how much of ``span_s`` after ``since`` is still to go; 0 when it is over or never began."""
         if since is None:
             return 0.0
         left = since + span_s - self.now
-        return left if left > _ROUNDING_S else 0.0
-
-
-def signal_windows(policy: PoolPolicy) -> tuple[SignalWindows, ...]:
-    """Return each signal's windows, in the order of ``SIGNALS``."""
-    return policy.saturation_windows, policy.kv_cache_windows, policy.ttft_p95_windows
+        return left if left > ROUNDING_S else 0.0

@@ -5,7 +5,17 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from scaler.model import Absent, Decision, Observation, PoolPolicy, Reading, SignalWindows
+from scaler.model import (
+    Absent,
+    Decision,
+    Observation,
+    PoolPolicy,
+    Reading,
+    SignalForm,
+    SignalName,
+    SignalPolicy,
+    SignalWindows,
+)
 from scaler.policy.decide import advance
 from scaler.policy.history import History
 from tests.builders import POLICY, TICK_S, observation
@@ -21,23 +31,33 @@ def policies(draw: st.DrawFn, /, **fixed: Any) -> PoolPolicy:
     up_saturation = draw(st.floats(0.5, 1.5))
     kv_up = draw(st.floats(0.5, 1.0))
     minimum = draw(st.integers(1, 4))
+    objective = draw(st.sampled_from([0.25, 0.5, 1.0, 2.5, 10.0]))
+    forms = SignalForm
+    signals = [
+        SignalPolicy(
+            SignalName.SATURATION,
+            forms.SATURATION,
+            up_saturation,
+            up_saturation * draw(st.floats(0.3, 0.95)),
+            draw(windows()),
+            "requests",
+        ),
+        SignalPolicy(
+            SignalName.KV_CACHE, forms.KV_CACHE, kv_up, kv_up * draw(st.floats(0.4, 0.95)), draw(windows()), "ratio"
+        ),
+        SignalPolicy(SignalName.TTFT_P95, forms.LATENCY, objective, 0.6, draw(windows()), "seconds", 20),
+    ]
     settings: dict[str, Any] = {
         "slots_per_replica": draw(st.integers(1, 64)),
-        "scale_up_saturation": up_saturation,
-        "scale_down_saturation": up_saturation * draw(st.floats(0.3, 0.95)),
+        "signals": tuple(signals[: draw(st.integers(1, 3))]) if draw(st.booleans()) else tuple(signals),
         "scale_down_noise": draw(st.floats(0.0, 3.0)),
-        "kv_cache_scale_up": kv_up,
-        "kv_cache_scale_down": kv_up * draw(st.floats(0.4, 0.95)),
-        "ttft_p95_s": draw(st.sampled_from([0.25, 0.5, 1.0, 2.5, 10.0])),
-        "saturation_windows": draw(windows()),
-        "kv_cache_windows": draw(windows()),
-        "ttft_p95_windows": draw(windows()),
         "scale_up_cooldown_s": draw(st.sampled_from([0.0, 15.0, 30.0, 120.0])),
         "scale_down_cooldown_s": draw(st.sampled_from([0.0, 30.0, 60.0, 300.0])),
         "max_step_up": draw(st.integers(1, 10)),
         "max_step_down": draw(st.integers(1, 10)),
         "min_replicas": minimum,
         "max_replicas": draw(st.integers(minimum, 400)),
+        "warm_replicas": draw(st.sampled_from([0, 0, 0, 2])),
     }
     return replace(POLICY, **{**settings, **fixed})
 

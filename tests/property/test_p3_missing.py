@@ -22,8 +22,10 @@ def test_losing_signals_never_goes_below_what_was_published(
     changes: dict[str, Any] = dict.fromkeys(lost, Absent.MISSING)
     _, with_loss = advance(pool, history, replace(whole, **changes))
     if "running" in lost or "waiting" in lost or "kv_usage_ratios" in lost or "ttft_p95_s" in lost:
-        before = with_loss.from_replicas
-        assert before is None or with_loss.target is None or with_loss.target >= min(before, pool.max_replicas)
+        before, last = with_loss.from_replicas, history.target
+        if before is not None and with_loss.target is not None:
+            lowest = before if last is None else min(before, last)
+            assert with_loss.target >= min(lowest, pool.max_replicas)
 
 
 @given(policies(), pasts(), st.integers(1, 30))

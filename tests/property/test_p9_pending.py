@@ -21,6 +21,6 @@ def test_while_nothing_new_serves_no_target_exceeds_what_one_look_at_the_load_as
         history, decision = advance(pool, history, seen)
         asked = max((need.up or 0 for need in history.ticks[-1].needs), default=0)
         assert decision.target is not None
-        assert decision.target <= max(replicas, asked, pool.min_replicas)
+        assert decision.target <= max(replicas, asked + pool.warm_replicas, pool.min_replicas)
         published.append(decision.target)
         requested = published[tick + 1]

@@ -1,6 +1,13 @@
 import pytest
 
-from scaler.units import ceil_replicas, format_duration, format_number, grid_floor, parse_duration_s
+from scaler.units import (
+    ceil_replicas,
+    floor_replicas,
+    format_duration,
+    format_number,
+    grid_floor,
+    parse_duration_s,
+)
 
 
 @pytest.mark.parametrize(
@@ -42,6 +49,11 @@ def test_numbers_are_written_for_people(value: float, text: str) -> None:
 @pytest.mark.parametrize(("quotient", "replicas"), [(8.000000000000002, 8), (8.01, 9), (0.0, 0), (-3.0, 0)])
 def test_rounding_error_is_no_reason_for_a_replica(quotient: float, replicas: int) -> None:
     assert ceil_replicas(quotient) == replicas
+
+
+@pytest.mark.parametrize(("quotient", "replicas"), [(2.9999999999, 3), (2.99, 2), (0.0, 0), (-3.0, 0)])
+def test_rounding_error_costs_no_replica(quotient: float, replicas: int) -> None:
+    assert floor_replicas(quotient) == replicas
 
 
 @pytest.mark.parametrize(("at", "interval", "tick"), [(31.0, 15.0, 30.0), (30.0, 15.0, 30.0), (0.3, 0.1, 0.3)])

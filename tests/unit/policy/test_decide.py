@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from scaler.model import Absent, Action, Decision, Observation, ReasonCode, SignalName
+from scaler.model import Absent, Action, Decision, Observation, ReasonCode, SignalName, SignalWindows
 from scaler.policy.decide import advance
 from scaler.policy.history import History
-from tests.builders import TICK_S, drive, observation, policy, run, targets
+from tests.builders import SATURATION, TICK_S, drive, observation, policy, run, targets
 
 
 def steady(load: float, replicas: int, ticks: int, *, start: int = 0, **changes: Any) -> Iterator[Observation]:
@@ -32,7 +32,10 @@ def test_a_load_above_capacity_scales_up_once_it_lasted_its_window() -> None:
         == "in flight 41 > 1 x 4 slots x 8 replicas asks for 11 replicas, for 1 of 4 windows so far"
     )
     assert decisions[2].action is Action.SCALE_UP
-    assert decisions[2].reason.text == "in flight 41 > 1 x 4 slots x 8 replicas for 3 of 4 windows: needs 11 replicas"
+    assert decisions[2].reason.text == (
+        "in flight 41 > 1 x 4 slots x 8 replicas for 3 of 4 windows: needs 11 replicas,"
+        " or 9 requests are beyond what keeps the objective, and wait"
+    )
 
 
 def test_one_jittered_sample_does_not_start_the_window_again() -> None:
@@ -49,7 +52,7 @@ def test_nothing_scales_up_on_a_need_that_the_newest_sample_no_longer_has() -> N
     ("changes", "code_text"),
     [
         pytest.param({"kv_usage_ratios": (0.95,) * 4}, "KV-cache usage", id="KV cache"),
-        pytest.param({"ttft_p95_s": 4.0}, "P95 TTFT", id="TTFT"),
+        pytest.param({"ttft_p95_s": 4.0}, "ttft_p95", id="TTFT"),
     ],
 )
 def test_any_one_signal_may_scale_up(changes: dict[str, Any], code_text: str) -> None:
@@ -132,6 +135,26 @@ def test_the_next_decrease_waits_for_the_cooldown_and_never_compounds() -> None:
     assert codes(decisions[18])[0] is ReasonCode.DECREASE_PENDING
 
 
+def test_a_decrease_is_not_undone_because_its_replicas_stop_before_the_counts_are_read_again() -> None:
+    decided = list(steady(8, 8, 18))
+    lagging = [observation(tick, 8, 8, serving=7.0, ready=7.0) for tick in range(18, 21)]
+    decisions = run(policy(), [*decided, *lagging, *steady(8, 7, 3, start=21)])
+    assert targets(decisions[17:]) == [7] * 7
+
+
+def test_a_decrease_that_is_never_carried_out_is_weighed_again_after_four_ticks() -> None:
+    decided = list(steady(8, 8, 18))
+    starting = [observation(tick, 8, 8, serving=7.0, ready=7.0) for tick in range(18, 24)]
+    decisions = run(policy(), [*decided, *starting])
+    assert targets(decisions[17:]) == [7, 7, 7, 7, 8, 8, 8]
+    assert codes(decisions[21])[0] is ReasonCode.REPLICAS_STARTING
+
+
+def test_a_decrease_on_its_way_gives_in_to_a_burst() -> None:
+    decisions = run(policy(), [*steady(8, 8, 18), observation(18, 100, 8)])
+    assert (decisions[17].target, decisions[18].target) == (7, 16)
+
+
 def test_scale_down_in_closed_loop_goes_step_by_step_to_where_the_load_fits() -> None:
     decisions = drive(policy(scale_down_cooldown_s=30.0), [8] * 60, replicas=8)
     assert targets(decisions)[-1] == 4
@@ -146,7 +169,7 @@ def test_scale_down_in_closed_loop_goes_step_by_step_to_where_the_load_fits() ->
 @pytest.mark.parametrize(
     ("changes", "code"),
     [
-        pytest.param({"serving": 7.0}, ReasonCode.REPLICAS_STARTING, id="a replica is starting"),
+        pytest.param({"serving": 7.0, "ready": 7.0}, ReasonCode.REPLICAS_STARTING, id="a replica is starting"),
         pytest.param({"ready": 9.0}, ReasonCode.REPLICAS_UNREPORTED, id="a ready replica reports nothing"),
         pytest.param({"outdated": 2.0}, ReasonCode.ROLLOUT, id="a rollout is under way"),
         pytest.param({"preemptions": 1.0}, ReasonCode.PREEMPTIONS, id="requests were preempted"),
@@ -250,7 +273,7 @@ def test_history_is_bounded() -> None:
     for seen in steady(29, 8, 1000):
         history, _ = advance(policy(), history, seen)
     assert len(history.ticks) == 21
-    assert len(history.ttft_minima) <= 61
+    assert len(history.latencies[0].minima) <= 61
 
 
 def test_the_newest_signals_stand_in_the_decision_with_their_thresholds() -> None:
@@ -267,5 +290,6 @@ def test_the_newest_signals_stand_in_the_decision_with_their_thresholds() -> Non
 
 def test_windows_of_one_signal_can_differ() -> None:
     pool = policy()
-    patient = replace(pool, saturation_windows=replace(pool.saturation_windows, scale_up=8))
+    slow = replace(SATURATION, windows=SignalWindows(scale_up=8, scale_down=20))
+    patient = replace(pool, signals=(slow, *pool.signals[1:]))
     assert targets(run(patient, steady(41, 8, 7))) == [8, 8, 8, 8, 8, 11, 11]
