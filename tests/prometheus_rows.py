@@ -1,6 +1,8 @@
 """Rows as Prometheus answers them, and the observation that a pool's rows make."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from types import MappingProxyType
 
 from scaler.errors import PrometheusError
 from scaler.model import Observation, PoolKey, PoolLocator, Workload, WorkloadKind
@@ -50,8 +52,13 @@ def scraped(pod: str = POD_A, age_s: float = 5.0, **labels: str) -> Sample:
 
 
 def signal(name: str, value: float, **labels: str) -> Sample:
-    """A row of the latency query."""
+    """A row of the latency query, or of an extra that engines export."""
     return Sample({"namespace": "serving", "workload": "vllm", "signal": name, **labels}, value, AT)
+
+
+def tokens(value: float, pod: str = POD_A, **labels: str) -> Sample:
+    """A row of the latency query with one replica's token rate."""
+    return signal("generation_tokens", value, **{"pod": pod, "instance": f"{pod}:8000", **labels})
 
 
 def count(metric: str, value: float, instance: str = "ksm-0") -> Sample:
@@ -84,12 +91,24 @@ def observe(
     freshness: Sequence[Sample] | PrometheusError = (),
     latency: Sequence[Sample] | PrometheusError = (),
     workload: Sequence[Sample] | PrometheusError = (),
+    extras: Mapping[str, Sequence[Sample] | PrometheusError] = MappingProxyType({}),
+    queries: Mapping[str, str] = MappingProxyType({}),
     names: LabelNames = NAMES,
 ) -> Observation:
-    """The observation of one pool whose queries answered with these rows."""
-    by_name = {"replicas": replicas, "freshness": freshness, "latency": latency, "workload": workload}
-    read_plan = plan({KEY: locator}, names)
+    """The observation of one pool whose queries answered with these rows; ``extras`` are by the queries' names."""
+    by_name = {"replicas": replicas, "freshness": freshness, "latency": latency, "workload": workload, **extras}
+    read_plan = plan({KEY: locator}, names, queries)
     answers: dict[str, Answer] = {
         name: rows if isinstance(rows, PrometheusError) else tuple(rows) for name, rows in by_name.items()
     }
-    return read_plan.observations({query: answers[query.name] for query in read_plan.queries}, AT)[KEY]
+    return read_plan.observations({query: answers.get(query.name, ()) for query in read_plan.queries}, AT)[KEY]
+
+
+def asking(*extras: str, locator: PoolLocator = LOCATOR) -> PoolLocator:
+    """The pool, asking for extras."""
+    return replace(locator, extras=tuple(sorted(extras)))
+
+
+def has_note(seen: Observation, *words: str) -> bool:
+    """Tell whether one of the notes has all of these words."""
+    return any(all(word in note for word in words) for note in seen.notes)

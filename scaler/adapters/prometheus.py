@@ -104,11 +104,11 @@ class _BlockingClient(PrometheusConnect):  # type: ignore[misc]  # the package h
                     response.status_code, response.headers.get("Location", ""), self._body(response, deadline)
                 )
         except (requests.Timeout, ReadTimeoutError) as error:
-            raise PrometheusTimeoutError(f"{self.url} did not answer in {left_s:.1f} s") from error
+            raise PrometheusTimeoutError(f"Prometheus at {self.url} did not answer in {left_s:.1f} s") from error
         except requests.RequestException as error:
-            raise PrometheusUnavailableError(f"{self.url} cannot be asked: {quoted(error)}") from error
+            raise PrometheusUnavailableError(f"Prometheus at {self.url} cannot be asked: {_cause(error)}") from error
         except HTTPError as error:
-            raise PrometheusDecodeError(f"the answer of {self.url} broke off: {quoted(error)}") from error
+            raise PrometheusDecodeError(f"the answer of Prometheus at {self.url} broke off: {quoted(error)}") from error
 
     def _body(self, response: requests.Response, deadline: float) -> bytes:
         """Read the answer as it comes; a plain read would wait for a whole chunk of a body that only drips."""
@@ -117,7 +117,7 @@ class _BlockingClient(PrometheusConnect):  # type: ignore[misc]  # the package h
             body += chunk
             if len(body) > self._max_response_bytes:
                 raise PrometheusDecodeError(
-                    f"the answer of {self.url} is longer than {self._max_response_bytes} bytes: "
+                    f"the answer of Prometheus at {self.url} is longer than {self._max_response_bytes} bytes: "
                     "raise max-response-bytes, or give pools narrower selectors"
                 )
             self._left(deadline)
@@ -126,7 +126,7 @@ class _BlockingClient(PrometheusConnect):  # type: ignore[misc]  # the package h
     def _left(self, deadline: float) -> float:
         left_s = deadline - self._monotonic()
         if left_s <= 0:
-            raise PrometheusTimeoutError(f"{self.url} did not answer in time")
+            raise PrometheusTimeoutError(f"Prometheus at {self.url} did not answer in time")
         return left_s
 
     def _refusal(self, reply: _Reply) -> PrometheusError:
@@ -136,7 +136,7 @@ class _BlockingClient(PrometheusConnect):  # type: ignore[misc]  # the package h
         except (ValueError, RecursionError):
             answer = None
         said = describe_error(answer) or quoted(reply.body[:300].decode("utf-8", "replace")) or "without a text"
-        text = f"{self.url} answered HTTP {reply.status}: {said}"
+        text = f"Prometheus at {self.url} answered HTTP {reply.status}: {said}"
         if 500 <= reply.status < 600:  # noqa: PLR2004 - the class of the status
             if isinstance(answer, dict) and answer.get("errorType") == "timeout":
                 return PrometheusTimeoutError(text)
@@ -145,10 +145,23 @@ class _BlockingClient(PrometheusConnect):  # type: ignore[misc]  # the package h
             return PrometheusRejectedError(text)
         if reply.location:
             return PrometheusDecodeError(
-                f"{self.url} redirects to {quoted(reply.location)} (HTTP {reply.status}), which is not followed: "
-                "set the address to where Prometheus itself is"
+                f"Prometheus at {self.url} redirects to {quoted(reply.location)} (HTTP {reply.status}), which is not"
+                " followed: set the address to where Prometheus itself is"
             )
         return PrometheusDecodeError(text)
+
+
+def _cause(error: BaseException) -> str:
+    """Return what a connection failed of, in the operating system's words: "connection refused"."""
+    seen: BaseException | None = error
+    for _ in range(8):  # requests wraps urllib3's error, which wraps another, which wraps the system's
+        if seen is None:
+            break
+        if isinstance(seen, OSError) and seen.strerror:
+            return seen.strerror.lower()
+        inner = getattr(seen, "reason", None) or next((one for one in seen.args if isinstance(one, Exception)), None)
+        seen = inner if isinstance(inner, BaseException) else seen.__cause__ or seen.__context__
+    return quoted(error)
 
 
 class Prometheus:
@@ -212,7 +225,7 @@ class Prometheus:
                 job.add_done_callback(lambda _: self._give_back(loop))
                 return await asyncio.wrap_future(job)
         except TimeoutError as error:
-            raise PrometheusTimeoutError(f"{self._client.url} did not answer in time") from error
+            raise PrometheusTimeoutError(f"Prometheus at {self._client.url} did not answer in time") from error
 
     def close(self) -> None:
         """End what can be ended: idle connections at once, queries under way at their deadline."""
@@ -224,7 +237,9 @@ class Prometheus:
             return self._threads.submit(self._client.ask, expr, at, deadline)
         except RuntimeError as error:
             self._free_threads.release()
-            raise PrometheusUnavailableError(f"{self._client.url} is not asked any more: {error}") from error
+            raise PrometheusUnavailableError(
+                f"Prometheus at {self._client.url} is not asked any more: {error}"
+            ) from error
 
     def _give_back(self, loop: asyncio.AbstractEventLoop) -> None:
         # A thread can outlive the event loop that asked it; then nobody waits for it any more.

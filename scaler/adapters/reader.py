@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Protocol, TypeAlias
 
 import structlog
@@ -33,6 +34,7 @@ class MetricsReader:
     Args:
         prometheus: Whom to ask.
         names: The labels of the scrape configuration.
+        queries: The operator's PromQL by name, checked by ``check_named_queries``.
         on_query: For metrics of our own.
         monotonic: Seconds since some instant, to time the queries.
     """
@@ -42,11 +44,13 @@ class MetricsReader:
         prometheus: QueryApi,
         names: LabelNames,
         *,
+        queries: Mapping[str, str] = MappingProxyType({}),
         on_query: OnQuery = lambda _name, _seconds, _error: None,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._prometheus = prometheus
         self._names = names
+        self._queries = dict(queries)
         self._on_query = on_query
         self._monotonic = monotonic
         self._planned: tuple[dict[PoolKey, PoolLocator], ReadPlan] | None = None
@@ -78,7 +82,7 @@ class MetricsReader:
         # Pools and plan change hands together: reads of different pools run at the same time, each in its own thread.
         planned = self._planned
         if planned is None or planned[0] != pools:
-            planned = self._planned = pools, plan(pools, self._names)
+            planned = self._planned = pools, plan(pools, self._names, self._queries)
         return planned[1]
 
     async def _answer(self, query: Query, at: float, deadline: float) -> Answer:

@@ -4,7 +4,8 @@
 turns the answers into one observation for each pool. Missing is never zero on the way.
 """
 
+from scaler.promql.named import check_named_queries
 from scaler.promql.planning import ReadPlan, plan
 from scaler.promql.query import Answer, LabelNames, Query, Sample
 
-__all__ = ["Answer", "LabelNames", "Query", "ReadPlan", "Sample", "plan"]
+__all__ = ["Answer", "LabelNames", "Query", "ReadPlan", "Sample", "check_named_queries", "plan"]

@@ -21,6 +21,14 @@ class EngineSeries:
         ttft: Histogram of time to first token; it is there from the start of an engine, which its gauges may not be.
         generation_tokens: Counter of tokens generated.
         preemptions: Counter of preempted requests.
+        inter_token_latency: Histograms of the gap between tokens; the newest name first.
+        queue_time: Histogram of the time in the queue, observed when a request ends.
+        e2e_latency: Histogram of the time from a request to its end.
+        rejections: Counter of requests that the engine's own limits on its queue refused.
+        prompt_tokens: Counter of prompt tokens, whether computed or found in a cache.
+        prompt_tokens_by_source: The same by ``source_label``.
+        source_label: Label with where a prompt token came from.
+        computed_source: The source that costs work.
     """
 
     model_label: str
@@ -35,6 +43,14 @@ class EngineSeries:
     ttft: str
     generation_tokens: str
     preemptions: str
+    inter_token_latency: tuple[str, ...]
+    queue_time: str
+    e2e_latency: str
+    rejections: str
+    prompt_tokens: str
+    prompt_tokens_by_source: str
+    source_label: str
+    computed_source: str
 
     @property
     def ttft_count(self) -> str:
@@ -61,5 +77,14 @@ VLLM: Final = EngineSeries(
     ttft="vllm:time_to_first_token_seconds",
     generation_tokens="vllm:generation_tokens_total",
     preemptions="vllm:num_preemptions_total",
+    # Since 0.10.2; until 0.14.
+    inter_token_latency=("vllm:inter_token_latency_seconds", "vllm:time_per_output_token_seconds"),
+    queue_time="vllm:request_queue_time_seconds",
+    e2e_latency="vllm:e2e_request_latency_seconds",
+    rejections="vllm:admission_rejections_total",  # since 0.32, without an engine label
+    prompt_tokens="vllm:prompt_tokens_total",
+    prompt_tokens_by_source="vllm:prompt_tokens_by_source_total",  # since 0.16
+    source_label="source",
+    computed_source="local_compute",
 )
 """vLLM from 0.8.5 on."""

@@ -5,15 +5,16 @@ belongs to no pool: Prometheus runs a pattern of pod names on every pod name tha
 50 000 pods, 1000 names in a pattern took 3 s, the same rows without the pattern 0.05 s.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from scaler.model import LabelMatcher
+from scaler.model import LabelMatcher, PoolLocator
+from scaler.promql.batches import Identity
 from scaler.promql.engines import VLLM
-from scaler.promql.escape import matcher_text, one_of, quote
+from scaler.promql.escape import matcher_text, one_of
 from scaler.promql.query import LabelNames, Query
-from scaler.promql.workloads import PodPattern, WorkloadSeries
+from scaler.promql.workloads import WORKLOAD_LABEL, PodPattern, WorkloadSeries, pod_pattern
 
 REPLICAS: Final = "replicas"
 FRESHNESS: Final = "freshness"
@@ -21,8 +22,6 @@ LATENCY: Final = "latency"
 WORKLOAD: Final = "workload"
 
 METRIC_LABEL: Final = "__name__"
-WORKLOAD_LABEL: Final = "workload"
-"""Label that our queries put the workload's name into."""
 SIGNAL_LABEL: Final = "signal"
 """Label that tells the parts of a union apart: ``or`` looks at all labels but the metric's name."""
 KSM_NAMESPACE_LABEL: Final = "namespace"
@@ -58,7 +57,7 @@ class EngineShape:
             labels.append(WORKLOAD_LABEL)
         return tuple(labels)
 
-    def scope(self, identities: Sequence[tuple[str, ...]], names: LabelNames) -> str:
+    def scope(self, identities: Sequence[Identity], names: LabelNames) -> str:
         """Write the matchers that hold for the series of some pools, and for few others."""
         parts = [one_of(names.namespace, (identity[0] for identity in identities))]
         if self.names_model:
@@ -76,11 +75,38 @@ class EngineShape:
         rows = f"{aggregation} by ({','.join((names.namespace, *model, names.pod, *labels))}) ({vector})"
         if self.pods is None:
             return rows
-        arguments = ",".join(map(quote, (WORKLOAD_LABEL, self.pods.workload, names.pod, self.pods.pattern)))
-        return f"label_replace({rows},{arguments})"
+        return self.pods.with_workload(rows, names.pod)
+
+    def total(self, vector: str, names: LabelNames, *labels: str) -> str:
+        """Add up the engines of each pool, or of each of its ``labels``.
+
+        Of several series of one engine the greatest counts: a pod that two jobs scrape must not count twice.
+        """
+        rows = self.rows("max", vector, names, names.instance, VLLM.engine_label)
+        return f"sum by ({','.join((*self.identity_labels(names), *labels))}) ({rows})"
+
+    def p95(self, buckets: str, names: LabelNames) -> str:
+        """Write each pool's P95 of a histogram, from the rates of its buckets.
+
+        Counting a pod twice does not move a quantile, and buckets are by far the most series, so this is a plain sum.
+        """
+        by_pool = ",".join((*self.identity_labels(names), "le"))
+        return f"histogram_quantile(0.95,sum by ({by_pool}) ({self.rows('sum', buckets, names, 'le')}))"
 
 
-def replicas_query(shape: EngineShape, names: LabelNames, identities: Sequence[tuple[str, ...]]) -> Query:
+def engine_shape(locator: PoolLocator) -> tuple[EngineShape, Identity]:
+    """Return what a pool's queries on engines have in common with other pools', and what tells it apart."""
+    identity = [locator.namespace]
+    if locator.model_name is not None:
+        identity.append(locator.model_name)
+    if locator.workload is not None:
+        identity.append(locator.workload.name)
+    matchers = sorted(set(locator.matchers), key=lambda matcher: (matcher.label, matcher.operator, matcher.value))
+    pods = None if locator.workload is None else pod_pattern(locator.workload)
+    return EngineShape(locator.model_name is not None, pods, tuple(matchers)), tuple(identity)
+
+
+def replicas_query(shape: EngineShape, names: LabelNames, identities: Sequence[Identity]) -> Query:
     """Ask for every engine's gauges, a row for each engine, and for its count of first tokens."""
     metrics = (VLLM.running, VLLM.waiting, VLLM.waiting_by_reason, *VLLM.kv_usage, VLLM.ttft_count)
     reasons = one_of(VLLM.reason_label, ("", VLLM.deferred_reason))
@@ -89,37 +115,25 @@ def replicas_query(shape: EngineShape, names: LabelNames, identities: Sequence[t
     return Query(REPLICAS, shape.rows("max", vector, names, *labels))
 
 
-def freshness_query(shape: EngineShape, names: LabelNames, identities: Sequence[tuple[str, ...]]) -> Query:
+def freshness_query(shape: EngineShape, names: LabelNames, identities: Sequence[Identity]) -> Query:
     """Ask when each replica was last scraped: the Unix time of its newest count of first tokens."""
     vector = f"timestamp({VLLM.ttft_count}{{{shape.scope(identities, names)}}})"
     return Query(FRESHNESS, shape.rows("max", vector, names, names.instance))
 
 
-def latency_query(
-    shape: EngineShape, rate_window_s: float, names: LabelNames, identities: Sequence[tuple[str, ...]]
-) -> Query:
-    """Ask for what happened within the rate window, a row for each pool and signal."""
-    selector = f"{{{shape.scope(identities, names)}}}[{round(rate_window_s * 1000)}ms]"
-
-    by_pool = ",".join(shape.identity_labels(names))
-
-    def total(function: str, metric: str) -> str:
-        # The greatest of several series of one engine: a pod that two jobs scrape must not count twice.
-        rows = shape.rows("max", f"{function}({metric}{selector})", names, names.instance, VLLM.engine_label)
-        return f"sum by ({by_pool}) ({rows})"
-
-    # Counting a pod twice does not move a quantile, and buckets are by far the most series, so this is a plain sum.
-    buckets = shape.rows("sum", f"rate({VLLM.ttft_bucket}{selector})", names, "le")
+def latency_query(shape: EngineShape, rate_window_s: float, names: LabelNames, identities: Sequence[Identity]) -> Query:
+    """Ask for what happened within the rate window: a row for each pool and signal, and for each replica's tokens."""
+    window = f"{{{shape.scope(identities, names)}}}[{duration(rate_window_s)}]"
     signals = {
-        TTFT_P95: f"histogram_quantile(0.95,sum by ({by_pool},le) ({buckets}))",
-        TTFT_SAMPLES: total("increase", VLLM.ttft_count),
-        GENERATION_TOKENS: total("rate", VLLM.generation_tokens),
-        PREEMPTIONS: total("increase", VLLM.preemptions),
+        TTFT_P95: shape.p95(f"rate({VLLM.ttft_bucket}{window})", names),
+        TTFT_SAMPLES: shape.total(f"increase({VLLM.ttft_count}{window})", names),
+        GENERATION_TOKENS: shape.total(f"rate({VLLM.generation_tokens}{window})", names, names.pod, names.instance),
+        PREEMPTIONS: shape.total(f"increase({VLLM.preemptions}{window})", names),
     }
-    return Query(LATENCY, " or ".join(_labelled(signal, vector) for signal, vector in signals.items()))
+    return Query(LATENCY, union(signals))
 
 
-def workload_query(series: WorkloadSeries, names: LabelNames, identities: Sequence[tuple[str, ...]]) -> Query:
+def workload_query(series: WorkloadSeries, names: LabelNames, identities: Sequence[Identity]) -> Query:
     """Ask kube-state-metrics for replica counts, a row for each of its instances, and when they were scraped."""
     scope = ",".join(
         (
@@ -132,6 +146,16 @@ def workload_query(series: WorkloadSeries, names: LabelNames, identities: Sequen
     counts = f"max by ({METRIC_LABEL},{labels}) ({{{metrics},{scope}}})"
     scraped = f"max by ({labels}) (timestamp({series.requested}{{{scope}}}))"
     return Query(WORKLOAD, f"{counts} or {_labelled(SAMPLE_TIME, scraped)}")
+
+
+def duration(seconds: float) -> str:
+    """Write a duration as PromQL takes it: 60.0 -> "60000ms"."""
+    return f"{round(seconds * 1000)}ms"
+
+
+def union(signals: Mapping[str, str]) -> str:
+    """Write one vector of several, whose rows say by a label which they are of."""
+    return " or ".join(_labelled(signal, vector) for signal, vector in signals.items())
 
 
 def _labelled(signal: str, vector: str) -> str:

@@ -16,7 +16,7 @@ class Query:
     """One instant query.
 
     Args:
-        name: What is asked: replicas, freshness, latency or workload. Stable, for metrics of our own.
+        name: What is asked: replicas, freshness, latency, workload or the name of an extra. Stable, for own metrics.
         expr: The PromQL.
     """
 

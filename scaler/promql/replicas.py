@@ -14,10 +14,8 @@ from scaler.promql.engines import VLLM
 from scaler.promql.notes import Notes
 from scaler.promql.queries import METRIC_LABEL
 from scaler.promql.query import LabelNames, Sample
-from scaler.promql.rows import best
+from scaler.promql.rows import Source, best, replica_of, source_of
 
-_Source: TypeAlias = tuple[str, str]
-"""Pod and scraped address: what one sample came from."""
 _Engine: TypeAlias = tuple[str, str]
 """Replica, and the engine within it."""
 
@@ -35,7 +33,7 @@ class Freshness:
         newest_at: Unix time of the newest sample of all; None when nobody reports.
     """
 
-    fresh: frozenset[_Source]
+    fresh: frozenset[Source]
     replicas: tuple[str, ...]
     stale_replicas: int
     newest_at: float | None
@@ -50,17 +48,17 @@ def read_freshness(rows: Iterable[Sample], names: LabelNames, at: float, stale_a
         at: The tick's instant, in Unix seconds.
         stale_after_s: The age from which a sample no longer counts.
     """
-    newest: dict[_Source, float] = {}
+    newest: dict[Source, float] = {}
     for row in rows:
         if math.isfinite(row.value):
-            source = _source(row, names)
+            source = source_of(row, names)
             newest[source] = max(row.value, newest.get(source, row.value))
     fresh = frozenset(source for source, scraped_at in newest.items() if at - scraped_at <= stale_after_s)
-    replicas = {_replica(source) for source in fresh}
+    replicas = {replica_of(source) for source in fresh}
     return Freshness(
         fresh=fresh,
         replicas=tuple(sorted(replicas)),
-        stale_replicas=len({_replica(source) for source in newest} - replicas),
+        stale_replicas=len({replica_of(source) for source in newest} - replicas),
         newest_at=max(newest.values(), default=None),
     )
 
@@ -80,7 +78,7 @@ class _Gauge:
 
 @dataclass(frozen=True, slots=True)
 class ReplicaValues:
-    """One value for each replica that reports it, in the order of the replicas' names.
+    """One value for each replica that reports it, by its name and in the order of the names.
 
     Args:
         running: Requests in running lists.
@@ -88,9 +86,9 @@ class ReplicaValues:
         kv_usage: KV-cache usage, 0 to 1, averaged over the replica's engines.
     """
 
-    running: tuple[float, ...]
-    waiting: tuple[float, ...]
-    kv_usage: tuple[float, ...]
+    running: Mapping[str, float]
+    waiting: Mapping[str, float]
+    kv_usage: Mapping[str, float]
 
 
 def read_replicas(rows: Sequence[Sample], freshness: Freshness, names: LabelNames, notes: Notes) -> ReplicaValues:
@@ -106,10 +104,10 @@ def read_replicas(rows: Sequence[Sample], freshness: Freshness, names: LabelName
     engines: dict[str, set[str]] = {replica: set() for replica in freshness.replicas}
     for row in rows:
         metric = row.labels.get(METRIC_LABEL, "")
-        source = _source(row, names)
+        source = source_of(row, names)
         if source not in freshness.fresh or metric not in gauges or not _counts(metric, row):
             continue
-        engine = (_replica(source), row.labels.get(VLLM.engine_label, ""))
+        engine = (replica_of(source), row.labels.get(VLLM.engine_label, ""))
         engines[engine[0]].add(engine[1])
         # A wrong usage is clamped, because how full the cache is cannot be far from the nearest possible value.
         usable = math.isfinite(row.value) and (row.value >= 0 or metric in VLLM.kv_usage)
@@ -123,14 +121,14 @@ def read_replicas(rows: Sequence[Sample], freshness: Freshness, names: LabelName
     usage = _kv_usage([gauges[metric] for metric in VLLM.kv_usage], notes)
     first_tokens = gauges[VLLM.ttft_count].values
 
-    def per_replica(gauge: _Gauge, combine: Callable[[Sequence[float]], float]) -> tuple[float, ...]:
-        values = []
+    def per_replica(gauge: _Gauge, combine: Callable[[Sequence[float]], float]) -> dict[str, float]:
+        values = {}
         for replica in freshness.replicas:
             of_engines = [_of_engine(gauge, first_tokens, (replica, engine)) for engine in sorted(engines[replica])]
             known = [value for value in of_engines if value is not None]
             if known and len(known) == len(of_engines):
-                values.append(combine(known))
-        return tuple(values)
+                values[replica] = combine(known)
+        return values
 
     return ReplicaValues(
         running=per_replica(running, sum),
@@ -167,12 +165,3 @@ def _note_values(notes: Notes, what: str, values: Mapping[_Engine, float]) -> No
 
 def _counts(metric: str, row: Sample) -> bool:
     return metric != VLLM.waiting_by_reason or row.labels.get(VLLM.reason_label) == VLLM.deferred_reason
-
-
-def _source(row: Sample, names: LabelNames) -> _Source:
-    return row.labels.get(names.pod, ""), row.labels.get(names.instance, "")
-
-
-def _replica(source: _Source) -> str:
-    pod, instance = source
-    return pod or instance

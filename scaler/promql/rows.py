@@ -2,8 +2,14 @@
 
 import math
 from collections.abc import Iterable
+from typing import TypeAlias
 
 from scaler.model import Absent, Reading
+from scaler.promql.queries import SIGNAL_LABEL
+from scaler.promql.query import LabelNames, Sample
+
+Source: TypeAlias = tuple[str, str]
+"""Pod and scraped address: what one sample came from."""
 
 
 def best(values: Iterable[float]) -> float:
@@ -22,6 +28,25 @@ def usable(value: float) -> bool:
 def reading(value: float | None) -> Reading:
     """Return a usable value; any other is missing."""
     return value if value is not None and usable(value) else Absent.MISSING
+
+
+def source_of(row: Sample, names: LabelNames) -> Source:
+    """Return what a row of one replica came from."""
+    return row.labels.get(names.pod, ""), row.labels.get(names.instance, "")
+
+
+def replica_of(source: Source) -> str:
+    """Return the replica's name: its pod, or its address where there is no pod label."""
+    pod, instance = source
+    return pod or instance
+
+
+def by_signal(rows: Iterable[Sample]) -> dict[str, float]:
+    """Return the best value of each part of a union."""
+    values: dict[str, list[float]] = {}
+    for row in rows:
+        values.setdefault(row.labels.get(SIGNAL_LABEL, ""), []).append(row.value)
+    return {signal: best(of_signal) for signal, of_signal in values.items()}
 
 
 def _worth(value: float) -> tuple[int, float]:

@@ -6,7 +6,10 @@ from types import MappingProxyType
 from typing import Final
 
 from scaler.model import Workload, WorkloadKind
-from scaler.promql.escape import literal_pattern, literal_replacement
+from scaler.promql.escape import literal_pattern, literal_replacement, quote
+
+WORKLOAD_LABEL: Final = "workload"
+"""Label that our queries put the workload's name into."""
 
 # Kubernetes makes names that cannot spell anything: no vowels, no 0, 1 or 3 (k8s.io/apimachinery/pkg/util/rand).
 _RANDOM: Final = "[bcdfghjklmnpqrstvwxz2456789]"
@@ -30,6 +33,10 @@ class PodPattern:
 
     pattern: str
     workload: str
+
+    def with_workload(self, rows: str, pod_label: str) -> str:
+        """Write ``rows`` with the name of each pod's workload as a further label."""
+        return f"label_replace({rows},{','.join(map(quote, (WORKLOAD_LABEL, self.workload, pod_label, self.pattern)))})"
 
 
 _DEPLOYMENT_PODS: Final = PodPattern(f"(.+)-{_RANDOM}{{1,{_HASH_CHARS}}}-{_SUFFIX}", "$1")

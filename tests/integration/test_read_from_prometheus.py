@@ -1,18 +1,12 @@
 """Observations read back from a real Prometheus that scrapes pages of a real vLLM, number by number."""
 
 import asyncio
-import threading
 import time
-from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import ExitStack
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import pytest
-import yaml
 
 from scaler.adapters.prometheus import Prometheus
 from scaler.adapters.reader import MetricsReader
@@ -20,208 +14,15 @@ from scaler.errors import PrometheusRejectedError
 from scaler.model import Absent, LabelMatcher, Observation, PoolKey, PoolLocator, Workload, WorkloadKind
 from scaler.promql import LabelNames
 from scaler.promql.escape import literal_pattern, literal_replacement, quote
-from tests.prometheus_server import start_prometheus
-
-CAPTURES = Path(__file__).parents[1] / "data" / "vllm-captures"
-# Enough for every page that changes to have changed (at CHANGE) and been scraped twice since.
-SCRAPES = 7
-CHANGE = 3
-SCRAPED_WITHIN_S = 60.0
-OLD_S = 200.0
+from tests.prometheus_rows import has_note
+from tests.scraped_pages import LONG_NAME, OLD_S, POD, engine_pages
 
 MISSING, NO_TRAFFIC = Absent.MISSING, Absent.NO_TRAFFIC
-POD = "vllm-7d4b9c5f6d-bbbbb"
-OTHER_POD = "vllm-7d4b9c5f6d-ccccc"
-CANARY_POD = "vllm-canary-6c8f7d9b5-ddddd"
-LONG_NAME = "vllm-with-a-name-so-long-that-kubernetes-cuts-it-off"
-LONG_POD = "vllm-with-a-name-so-long-that-kubernetes-cuts-it-off-7d4b9" + "bbbbb"
-
-Page: TypeAlias = Callable[[int], str | None]
-"""The text for a target's nth scrape, from 1; None is an error of the server."""
 Read: TypeAlias = Callable[..., Awaitable[Observation]]
-
-
-def capture(name: str) -> str:
-    return (CAPTURES / f"vllm_0.32.0_cpu_{name}.prom").read_text()
-
-
-def always(text: str) -> Page:
-    return lambda _: text
-
-
-def changing(before: str, after: str | None) -> Page:
-    return lambda scrape: before if scrape <= CHANGE else after
-
-
-def aged(text: str) -> str:
-    """Give every sample a time of its own, as an exporter does whose source has gone."""
-    at_ms = round((time.time() - OLD_S) * 1000)
-    return (
-        "\n".join(line if line.startswith("#") or not line else f"{line} {at_ms}" for line in text.splitlines()) + "\n"
-    )
-
-
-def router() -> str:
-    """What production-stack's router exports, under the engines' name."""
-    server = 'server="http://10.0.0.1:8000"'
-    return f"vllm:num_requests_running{{{server}}} 100\nvllm:time_to_first_token_seconds_count{{{server}}} 5\n"
-
-
-def deployment(namespace: str, requested: int, ready: int, total: int, updated: int) -> str:
-    labels = f'{{namespace="{namespace}",deployment="vllm"}}'
-    return (
-        f"kube_deployment_spec_replicas{labels} {requested}\n"
-        f"kube_deployment_status_replicas_ready{labels} {ready}\n"
-        f"kube_deployment_status_replicas{labels} {total}\n"
-        f"kube_deployment_status_replicas_updated{labels} {updated}\n"
-    )
-
-
-def pages() -> dict[tuple[str, str], Page]:
-    """The pages of all targets, by namespace and pod."""
-    idle, load, lora = capture("idle_start"), capture("under_load"), capture("lora_queue_limit")
-    usage = 'vllm:kv_cache_usage_perc{engine="0",model_name="tiny-llama"} '
-    assert usage in load
-    return {
-        ("idle", POD): always(idle),
-        ("load", POD): always(load),
-        ("dp", POD): always(capture("dp2")),
-        ("api-servers", POD): always(capture("api_server_count_2")),
-        ("no-stats", POD): always(capture("disable_log_stats")),
-        ("lora", POD): always(lora),
-        ("advancing", POD): changing(idle, capture("smallkv_preempt")),
-        ("gone", POD): changing(load, None),
-        ("negative", POD): always(load.replace(usage, f"{usage}-")),
-        ("old-name", POD): always(load.replace("vllm:kv_cache_usage_perc", "vllm:gpu_cache_usage_perc")),
-        ("two", POD): always(load),
-        ("two", CANARY_POD): always(lora),
-        ("both", POD): always(load),
-        ("both", OTHER_POD): always(lora),
-        ("router", POD): always(load),
-        ("router", "vllm-router-7d4b9c5f6d-bbbbb"): always(router()),
-        ("stale", POD): always(aged(load)),
-        ("stale", OTHER_POD): always(lora),
-        ("all-stale", POD): always(aged(load)),
-        ("long", LONG_POD): always(load),
-        ("numbered", "vllm-0"): always(load),
-        ("numbered", "vllm-1"): always(lora),
-        ("numbered", "vllm-canary-0"): always(load),
-        ("", ""): always(load),
-    }
-
-
-def state_pages() -> dict[str, Page]:
-    """The pages of kube-state-metrics, by address; one has been gone for some time."""
-    labels = '{namespace="numbered",statefulset="vllm"}'
-    stateful_set = (
-        f"kube_statefulset_replicas{labels} 4\n"
-        f"kube_statefulset_status_replicas_ready{labels} 2\n"
-        f"kube_statefulset_status_replicas{labels} 4\n"
-        f"kube_statefulset_status_replicas_updated{labels} 4\n"
-    )
-    now = deployment("load", requested=3, ready=2, total=4, updated=1)
-    return {
-        "ksm-0:8080": always(now + stateful_set),
-        "ksm-1:8080": always(now),
-        "ksm-gone:8080": always(aged(deployment("load", 9, 9, 9, 9) + deployment("idle", 1, 1, 1, 1))),
-    }
-
-
-class Pages(ThreadingHTTPServer):
-    """Serves the pages and counts the scrapes of each."""
-
-    daemon_threads = True
-
-    def __init__(self, texts: dict[str, Page]) -> None:
-        self.texts = texts
-        self.scrapes: Counter[str] = Counter()
-        self.lock = threading.Lock()
-        super().__init__(("127.0.0.1", 0), PageHandler)
-
-
-class PageHandler(BaseHTTPRequestHandler):
-    server: Pages
-
-    def do_GET(self) -> None:
-        with self.server.lock:
-            self.server.scrapes[self.path] += 1
-            scrape = self.server.scrapes[self.path]
-        text = self.server.texts[self.path](scrape)
-        self.send_response(503 if text is None else 200)
-        self.send_header("Content-Type", "text/plain; version=0.0.4")
-        self.end_headers()
-        self.wfile.write((text or "").encode())
-
-    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the base class's name
-        pass
-
-
-@pytest.fixture(scope="module")
-def prometheus_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A Prometheus that has scraped every page often enough."""
-    labels_of: dict[str, dict[str, str]] = {}
-    texts: dict[str, Page] = {}
-    for number, ((namespace, pod), page) in enumerate(pages().items()):
-        texts[f"/{number}"] = page
-        labels_of[f"/{number}"] = {"namespace": namespace, "pod": pod, "instance": f"10.0.0.{number}:8000"}
-    for instance, page in state_pages().items():
-        texts[f"/{instance}"] = page
-        labels_of[f"/{instance}"] = {"instance": instance}
-    with ExitStack() as cleanup:
-        server = cleanup.enter_context(Pages(texts))
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
-        cleanup.callback(thread.join)
-        cleanup.callback(server.shutdown)
-        targets: list[dict[str, Any]] = [
-            {"targets": [f"127.0.0.1:{server.server_port}"], "labels": {**labels, "__metrics_path__": path}}
-            for path, labels in labels_of.items()
-        ]
-        # Two jobs that scrape the same pod, as a ServiceMonitor and a PodMonitor would.
-        targets += [
-            {**target, "labels": {**target["labels"], "job": "again"}}
-            for target in targets
-            if target["labels"].get("namespace") == "advancing"
-        ]
-        config = {
-            "global": {"scrape_interval": "1s", "scrape_timeout": "1s"},
-            "scrape_configs": [{"job_name": "pages", "honor_labels": True, "static_configs": targets}],
-        }
-        prometheus = start_prometheus(
-            yaml.safe_dump(config), data_dir=tmp_path_factory.mktemp("prometheus"), extra_args=(), cleanup=cleanup
-        )
-        deadline = time.monotonic() + SCRAPED_WITHIN_S
-        while any(server.scrapes[path] < SCRAPES for path in texts):
-            assert time.monotonic() < deadline, f"too few scrapes: {server.scrapes}"
-            time.sleep(0.05)
-        yield prometheus.url
-
-
-@pytest.fixture
-def prometheus(prometheus_url: str) -> Iterator[Prometheus]:
-    client = Prometheus(prometheus_url, timeout_s=30.0, concurrency=4, max_response_bytes=64 << 20)
-    yield client
-    client.close()
-
-
-@pytest.fixture
-def read(prometheus: Prometheus) -> Read:
-    """Read one pool, the Deployment ``vllm`` of a namespace unless something else is said."""
-
-    async def read_one(namespace: str, **changes: Any) -> Observation:
-        locator = replace(pool(namespace), **changes)
-        key = PoolKey(namespace, "llama", "0badcafe")
-        return (await MetricsReader(prometheus, LabelNames()).observe({key: locator}, time.time()))[key]
-
-    return read_one
 
 
 def pool(namespace: str, name: str = "vllm", kind: WorkloadKind = WorkloadKind.DEPLOYMENT) -> PoolLocator:
     return PoolLocator(namespace, None, Workload(kind, name), rate_window_s=30.0)
-
-
-def has_note(seen: Observation, *words: str) -> bool:
-    return any(all(word in note for word in words) for note in seen.notes)
 
 
 async def test_an_idle_server(read: Read) -> None:
@@ -365,7 +166,7 @@ async def test_a_further_matcher_narrows_a_pool(read: Read) -> None:
 async def test_a_matcher_that_prometheus_refuses_is_said_and_nothing_is_taken_for_zero(read: Read) -> None:
     seen = await read("load", matchers=(LabelMatcher("job", "=~", "("),))
     assert (seen.running, seen.serving, seen.requested) == (MISSING, MISSING, 3)
-    assert has_note(seen, "PrometheusRejectedError", "missing closing )")
+    assert has_note(seen, "missing closing )")
 
 
 async def test_a_window_that_is_too_short_for_two_scrapes_is_said(read: Read) -> None:
@@ -376,7 +177,7 @@ async def test_a_window_that_is_too_short_for_two_scrapes_is_said(read: Read) ->
 
 async def test_pools_read_together_are_read_as_each_alone(prometheus: Prometheus) -> None:
     names = ["vllm", "vllm-canary", LONG_NAME]
-    locators = [pool(namespace, name) for namespace, _ in pages() for name in names if namespace]
+    locators = [pool(namespace, name) for namespace, _ in engine_pages() for name in names if namespace]
     locators += [pool("numbered", kind=WorkloadKind.STATEFUL_SET), PoolLocator("two", "tiny-llama", None)]
     locators += [replace(pool("load"), model_name="tiny-llama"), replace(pool("dp"), model_name="tiny-llama")]
     pools = {PoolKey(locator.namespace, "llama", f"{n:08x}"): locator for n, locator in enumerate(locators)}

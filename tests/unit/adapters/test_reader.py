@@ -7,9 +7,9 @@ from structlog.testing import capture_logs
 
 from scaler.adapters.reader import MetricsReader
 from scaler.errors import PrometheusTimeoutError
-from scaler.model import Absent, PoolKey, PoolLocator
+from scaler.model import Absent, Extra, PoolKey, PoolLocator
 from scaler.promql import Sample
-from tests.prometheus_rows import AT, KEY, LOCATOR, NAMES, engine, scraped
+from tests.prometheus_rows import AT, KEY, LOCATOR, NAMES, asking, engine, scraped
 
 OTHER_KEY = PoolKey("serving", "other", "0badcafe")
 
@@ -69,6 +69,30 @@ async def test_a_failed_query_leaves_the_other_readings() -> None:
 
     seen = (await MetricsReader(Api(rule), NAMES).observe({KEY: LOCATOR}, AT))[KEY]
     assert (seen.running, seen.ttft_p95_s) == (4, Absent.MISSING)
+
+
+async def test_the_operators_query_runs_as_it_is_for_the_pools_that_ask_for_it() -> None:
+    queries = {"depth": "sum by (namespace) (jobs)", "other": "others"}
+
+    def rule(expr: str) -> tuple[Sample, ...]:
+        return (Sample({"namespace": "serving"}, 7.0, AT),) if expr == queries["depth"] else healthy(expr)
+
+    api = Api(rule)
+    pools = {KEY: asking("custom:depth"), OTHER_KEY: LOCATOR}
+    seen = await MetricsReader(api, NAMES, queries=queries).observe(pools, AT)
+    assert (seen[KEY].extras, seen[OTHER_KEY].extras) == ({"custom:depth": Extra(7.0)}, {})
+    assert [expr for expr, _, _ in api.asked].count(queries["depth"]) == 1
+    assert len(api.asked) == 5
+
+
+async def test_a_failed_extra_leaves_the_other_readings() -> None:
+    def rule(expr: str) -> tuple[Sample, ...]:
+        if "DCGM" in expr:
+            raise PrometheusTimeoutError("no answer in 10 s")
+        return healthy(expr)
+
+    seen = (await MetricsReader(Api(rule), NAMES).observe({KEY: asking("gpu")}, AT))[KEY]
+    assert (seen.running, seen.extras["gpu"].value) == (4, Absent.MISSING)
 
 
 async def test_queries_are_told_with_their_name_duration_and_error() -> None:

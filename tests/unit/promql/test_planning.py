@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 from scaler.errors import ConfigError, PrometheusRejectedError
 from scaler.model import Absent, LabelMatcher, PoolKey, PoolLocator, Workload, WorkloadKind
 from scaler.promql import Answer, LabelNames, Query, ReadPlan, plan
-from scaler.promql.planning import MAX_EXPR_BYTES
+from scaler.promql.batches import MAX_EXPR_BYTES
 from tests.prometheus_rows import AT, NAMES, engine, scraped
+from tests.promql_text import selectors_of
 
 VLLM = Workload(WorkloadKind.DEPLOYMENT, "vllm")
 
@@ -204,25 +205,3 @@ def test_a_query_that_was_not_answered_counts_as_failed() -> None:
     observation = plan({key(1): locator}, NAMES).observations({}, AT)[key(1)]
     assert observation.serving is Absent.MISSING
     assert any("was not asked" in note for note in observation.notes)
-
-
-def selectors_of(query: Query) -> list[set[tuple[str, str, str]]]:
-    """The label matchers of every vector selector in a query."""
-    operators = {
-        str(promql_parser.MatchOp.Equal): "=",
-        str(promql_parser.MatchOp.NotEqual): "!=",
-        str(promql_parser.MatchOp.Re): "=~",
-    }
-    found: list[set[tuple[str, str, str]]] = []
-
-    def visit(node: object) -> None:
-        if isinstance(node, promql_parser.VectorSelector):
-            found.append({(item.name, operators[str(item.op)], item.value) for item in node.matchers.matchers})
-        for child in ("expr", "lhs", "rhs", "vector_selector"):
-            if hasattr(node, child):
-                visit(getattr(node, child))
-        for argument in getattr(node, "args", ()):
-            visit(argument)
-
-    visit(promql_parser.parse(query.expr))
-    return found
