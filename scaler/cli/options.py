@@ -9,7 +9,7 @@ from typing import TypeVar
 import click
 
 from scaler.config.kinds import default_text
-from scaler.config.server import FIELDS
+from scaler.config.server import FLAGS
 from scaler.config.sources import (
     CONFIG_ENV,
     LoadedSettings,
@@ -23,7 +23,7 @@ _Result = TypeVar("_Result")
 
 
 def settings_options(command: Callable[[LoadedSettings], _Result]) -> Callable[..., _Result]:
-    """Give a command a flag for every setting, and --config, and call it with the settings that result.
+    """Give a command a flag for every setting of a single value, and --config, and call it with the settings they give.
 
     Args:
         command: Takes the loaded settings.
@@ -41,7 +41,7 @@ def settings_options(command: Callable[[LoadedSettings], _Result]) -> Callable[.
 
     decorated: Callable[..., _Result] = with_settings
     # click lists options in the reverse order of their decorators.
-    for name, field in reversed(FIELDS.items()):
+    for name, field in reversed(FLAGS.items()):
         text = f"{(field.description or '').replace('`', '')} [{env_name(name)}; default: {default_text(field)}]"
         decorated = click.option(flag_name(name), name, metavar="VALUE", help=text)(decorated)
     text = f"YAML file of settings, such as grpc_port: 50051. Flags and environment go before it. [{CONFIG_ENV}]"

@@ -3,12 +3,13 @@
 A field's type here, and the range on its ``Field``, are the one source for validation, error texts and reference pages.
 """
 
+import math
 import re
 import types
 import typing
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Annotated, Final
+from typing import Annotated, Final, TypeGuard
 
 from pydantic import BeforeValidator
 from pydantic.fields import FieldInfo
@@ -26,6 +27,8 @@ _DNS_SUBDOMAIN: Final = re.compile(rf"{_DNS_LABEL}(?:\.{_DNS_LABEL})*")
 _DNS_SUBDOMAIN_LENGTH: Final = 253
 _LABEL_NAME: Final = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
 _TEXT_LENGTH: Final = 253
+OFF: Final = "off"
+"""The word that switches a signal off, whatever a default or a preset says."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +44,8 @@ class Kind:
     """Follows the range: ", such as 90 or 1m30s"."""
     show: Callable[[typing.Any], str] = str
     """Writes a bound or a default."""
+    word: str = ""
+    """A word that is allowed as well, and stands for None: "off"."""
 
 
 def is_kubernetes_name(text: str) -> bool:
@@ -53,12 +58,19 @@ def is_namespace(text: str) -> bool:
     return re.fullmatch(_DNS_LABEL, text) is not None
 
 
+def _is_number(value: object) -> TypeGuard[float]:
+    """Tell a number from text: most values of a trigger are defaults, and reading those as text costs more than all."""
+    return type(value) is float and math.isfinite(value)
+
+
 def read_number(value: object) -> float:
     """Read a finite number written in ASCII digits: "0.9", " 8 ", "1e2".
 
     Raises:
         ValueError: It is anything else.
     """
+    if _is_number(value):
+        return value
     text = str(value).strip()
     if _NUMBER.fullmatch(text) is None or abs(number := float(text)) == float("inf"):
         raise ValueError("not a finite number")
@@ -71,6 +83,8 @@ def read_whole_number(value: object) -> int:
     Raises:
         ValueError: It is anything else.
     """
+    if type(value) is int:
+        return value
     number = read_number(value)
     if not number.is_integer():
         raise ValueError("not whole")
@@ -83,6 +97,8 @@ def read_duration_s(value: object) -> float:
     Raises:
         ValueError: It is anything else.
     """
+    if _is_number(value) and value >= 0:
+        return value
     text = str(value).strip()
     if _DURATION.fullmatch(text) is None:
         raise ValueError("not a duration")
@@ -150,22 +166,55 @@ def read_word(value: object) -> str:
     return str(value).strip().lower()
 
 
+def or_off(read: Callable[[object], float]) -> Callable[[object], float | None]:
+    """Return a reader that takes what ``read`` takes, and "off" for None."""
+    return lambda value: None if is_off(value) else read(value)
+
+
+def is_off(value: object) -> bool:
+    """Tell whether a value says that what it is for is not used."""
+    return value is None or read_word(value) == OFF
+
+
 _WHOLE: Final = ("whole number", "a whole number")
-_DURATION_HINT: Final = ", such as 90 or 1m30s"
+_NUMBER_WORDS: Final = ("number", "a number")
+_RATIO: Final = (*_NUMBER_WORDS, "ratio, where 1 is all of it")
+_DURATION_WORDS: Final = (
+    "duration",
+    "a duration",
+    "seconds, or with a unit: ms, s, m, h, d",
+    ", such as 90 or 1m30s",
+)
 
 WholeNumber = Annotated[int, BeforeValidator(read_whole_number), Kind(*_WHOLE)]
 Slots = Annotated[int, BeforeValidator(read_whole_number), Kind(*_WHOLE, "requests")]
 Samples = Annotated[int, BeforeValidator(read_whole_number), Kind(*_WHOLE, "first tokens")]
 Replicas = Annotated[int, BeforeValidator(read_whole_number), Kind(*_WHOLE, "replicas")]
 Ticks = Annotated[int, BeforeValidator(read_whole_number), Kind(*_WHOLE, "ticks")]
-Number = Annotated[float, BeforeValidator(read_number), Kind("number", "a number", show=format_number)]
-Ratio = Annotated[
-    float, BeforeValidator(read_number), Kind("number", "a number", "ratio, where 1 is all of it", show=format_number)
+Number = Annotated[float, BeforeValidator(read_number), Kind(*_NUMBER_WORDS, show=format_number)]
+Ratio = Annotated[float, BeforeValidator(read_number), Kind(*_RATIO, show=format_number)]
+RatioOrOff = Annotated[float | None, BeforeValidator(or_off(read_number)), Kind(*_RATIO, show=format_number, word=OFF)]
+RequestsOrOff = Annotated[
+    float | None,
+    BeforeValidator(or_off(read_number)),
+    Kind(*_NUMBER_WORDS, "requests", show=format_number, word=OFF),
 ]
-Duration = Annotated[
-    float,
-    BeforeValidator(read_duration_s),
-    Kind("duration", "a duration", "seconds, or with a unit: ms, s, m, h, d", _DURATION_HINT, format_duration),
+EventsPerSecondOrOff = Annotated[
+    float | None,
+    BeforeValidator(or_off(read_number)),
+    Kind(*_NUMBER_WORDS, "events a second", show=format_number, word=OFF),
+]
+TokensPerSecondOrOff = Annotated[
+    float | None,
+    BeforeValidator(or_off(read_number)),
+    Kind(*_NUMBER_WORDS, "tokens a second", show=format_number, word=OFF),
+]
+HourlyCost = Annotated[
+    float, BeforeValidator(read_number), Kind(*_NUMBER_WORDS, "your currency, an hour", show=format_number)
+]
+Duration = Annotated[float, BeforeValidator(read_duration_s), Kind(*_DURATION_WORDS, format_duration)]
+DurationOrOff = Annotated[
+    float | None, BeforeValidator(or_off(read_duration_s)), Kind(*_DURATION_WORDS, format_duration, word=OFF)
 ]
 ByteSize = Annotated[
     int,
@@ -193,7 +242,8 @@ def kind_of(field: FieldInfo) -> Kind:
 def allowed(field: FieldInfo) -> str:
     """Say which values a field takes, to follow "is not": "a whole number from 1 to 65536"."""
     kind = kind_of(field)
-    return f"{kind.noun}{allowed_range(field)}{kind.hint}"
+    word = f", or {kind.word}" if kind.word else ""
+    return f"{kind.noun}{allowed_range(field)}{kind.hint}{word}"
 
 
 def allowed_range(field: FieldInfo) -> str:
@@ -210,7 +260,15 @@ def default_text(field: FieldInfo) -> str:
     extra = field.json_schema_extra
     if isinstance(extra, dict) and "default" in extra:
         return str(extra["default"])
-    return "none" if field.default is None else kind_of(field).show(field.default)
+    kind = kind_of(field)
+    return kind.word or "none" if field.default is None else kind.show(field.default)
+
+
+def only_with(field: FieldInfo) -> tuple[str, ...]:
+    """Return the keys of which one must be set for this field to have an effect; none where it always has one."""
+    extra = field.json_schema_extra
+    found = extra.get("only_with") if isinstance(extra, dict) else None
+    return tuple(str(key) for key in found) if isinstance(found, list) else ()
 
 
 def _annotations(field: FieldInfo) -> Iterator[object]:

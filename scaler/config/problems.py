@@ -4,7 +4,7 @@ They end up in Kubernetes events, logs and terminals, so every value is quoted, 
 """
 
 import difflib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -93,6 +93,12 @@ class Given:
     """What to call the key, such as "flag --grpc-port"; the key itself where it is not here."""
     namespace_label: str = "namespace"
     """The label that holds a series' namespace, which selectors must leave alone."""
+    queries: Collection[str] = ()
+    """The names of the queries that the operator of the service has named."""
+    preset: str = ""
+    """The set of defaults that was asked for."""
+    preset_texts: Mapping[str, str] = field(default_factory=dict)
+    """Its values by field key."""
 
     @staticmethod
     def of(info: ValidationInfo) -> "Given":
@@ -104,9 +110,16 @@ class Given:
         return self.names.get(key, key)
 
     def show(self, key: str, default: str) -> str:
-        """Return name and value of a setting: as given, or its default and that it is one."""
-        text = self.texts.get(key)
-        return f"{key} {default} (the default)" if text is None else f"{self.name(key)} {quoted(text)}"
+        """Return name and value of a setting: as given, or what they come from, a preset or the default."""
+        if key in self.texts:
+            return f"{self.name(key)} {quoted(self.texts[key])}"
+        if key in self.preset_texts:
+            return f"{key} {self.preset_texts[key]} (of preset {self.preset})"
+        return f"{key} {default} (the default)"
+
+    def chosen(self, key: str) -> str | None:
+        """Return the value's text as given, else the preset's; None where the default holds."""
+        return self.texts.get(key, self.preset_texts.get(key))
 
 
 def defaults(fields: Mapping[str, FieldInfo]) -> dict[str, Any]:
@@ -124,13 +137,18 @@ def cross_field(text: str) -> PydanticCustomError:
     return PydanticCustomError("cross_field", "{text}", {"text": text})
 
 
+def several(texts: Sequence[str]) -> PydanticCustomError:
+    """Return the error of a field in which several things are wrong; ``texts`` are whole sentences."""
+    return PydanticCustomError("several", "{texts}", {"texts": list(texts)})
+
+
 def detail(text: str) -> PydanticCustomError:
     """Return the error of one value; ``text`` follows the key and the value."""
     return PydanticCustomError("detail", "{text}", {"text": text})
 
 
 def sentences(error: ValidationError, fields: Mapping[str, FieldInfo], given: Given) -> list[str]:
-    """Translate pydantic's errors, one sentence for each, in the order of ``fields``.
+    """Translate pydantic's errors, a sentence for each thing that is wrong, in the order of ``fields``.
 
     Args:
         error: What the model raised.
@@ -144,6 +162,9 @@ def sentences(error: ValidationError, fields: Mapping[str, FieldInfo], given: Gi
         match item["type"]:
             case "default_factory_not_called":
                 continue  # a default that follows another field waits until that field is mended
+            case "several":
+                found += [(order[key], text) for text in item["ctx"]["texts"]]
+                continue
             case "cross_field":
                 text = item["msg"]
             case "missing":

@@ -6,11 +6,13 @@ from pathlib import Path
 from typing import Final
 
 from pydantic import BaseModel
-from pydantic.alias_generators import to_camel
 from pydantic.fields import FieldInfo
 
 from scaler.config import metadata, server
-from scaler.config.kinds import allowed_range, default_text, kind_of
+from scaler.config.kinds import allowed_range, default_text, kind_of, only_with
+from scaler.config.presets import PRESETS, Preset
+from scaler.config.sections.base import key_of
+from scaler.config.sections.pool import StartingPoint
 from scaler.config.sources import CONFIG_ENV, env_name, flag_name
 
 FOLDER: Final = Path("docs/reference")
@@ -19,7 +21,7 @@ _TRIGGER_INTRO: Final = """\
 # Trigger metadata
 
 These keys stand under `metadata` of an `external` or `external-push` trigger in a ScaledObject. All values are text, so
-numbers need quotes. Values are trimmed; durations are seconds (`"90"`) or have units (`"1m30s"`).
+numbers and `"off"` need quotes. Values are trimmed; durations are seconds (`"90"`) or have units (`"1m30s"`).
 
 ```yaml
 triggers:
@@ -37,8 +39,8 @@ triggers:
   workload's container, and leaves the key out when the variable is not set there.
 - `scalerAddress`, `enableTLS` and `unsafeSsl` are KEDA's own.
 - `caCert`, `tlsClientCert` and `tlsClientKey` belong in a TriggerAuthentication. In metadata KEDA does not use them.
-- A key that is not known, or a value that is not allowed, makes the trigger invalid: replicas stay as they are, and the
-  ScaledObject gets an event that names every problem.
+- A key that is not known, a value that is not allowed, or a key that has no effect beside the others makes the trigger
+  invalid: replicas stay as they are, and the ScaledObject gets an event that names every problem.
 
 This page is made from the code that checks the keys (`python -m scaler.config.reference`).
 """
@@ -46,9 +48,9 @@ This page is made from the code that checks the keys (`python -m scaler.config.r
 _SETTINGS_INTRO: Final = f"""\
 # Settings of the service
 
-Each setting of `vllm-scaler serve` has a flag, an environment variable and a key in a YAML file. The flag goes before
-the environment variable, that before the file, and that before the default. The file is named by `--config` or
-`{CONFIG_ENV}`. An empty value counts as not given. Durations are seconds (`90`) or have units (`1m30s`).
+Each setting of `vllm-scaler serve` but `queries` has a flag and an environment variable, and each a key in a YAML file.
+The flag goes before the environment variable, that before the file, and that before the default. The file is named by
+`--config` or `{CONFIG_ENV}`. An empty value counts as not given. Durations are seconds (`90`) or have units (`1m30s`).
 
 A key of the file that is not known, or a value that is not allowed, stops the service at the start, with every problem
 on a line of its own and exit code 2. A `VLLM_SCALER_` variable that is not known is logged as a warning.
@@ -59,19 +61,13 @@ This page is made from the code that checks the settings (`python -m scaler.conf
 
 def trigger_page() -> str:
     """Return docs/reference/trigger-metadata.md."""
-    return _page(_TRIGGER_INTRO, metadata.SECTIONS, to_camel, lambda key, example: f"`{key}: '{example}'`")
+    presets = "\n".join(_preset(name, preset) for name, preset in PRESETS.items())
+    return _page(_TRIGGER_INTRO, metadata.SECTIONS, key_of, _key_example, {StartingPoint: presets})
 
 
 def settings_page() -> str:
     """Return docs/reference/settings.md."""
-    return _page(
-        _SETTINGS_INTRO,
-        server.SECTIONS,
-        str,
-        lambda key, example: (
-            f"`{flag_name(key)} {example}`, `{env_name(key)}={example}` or `{key}: '{example}'` in the file"
-        ),
-    )
+    return _page(_SETTINGS_INTRO, server.SECTIONS, str, _setting_example, {})
 
 
 PAGES: Final[Mapping[str, Callable[[], str]]] = {"trigger-metadata.md": trigger_page, "settings.md": settings_page}
@@ -90,6 +86,7 @@ def _page(
     sections: Iterable[tuple[str, type[BaseModel]]],
     key_of: Callable[[str], str],
     example_of: Callable[[str, str], str],
+    appendices: Mapping[type[BaseModel], str],
 ) -> str:
     parts = [intro]
     for title, section in sections:
@@ -101,6 +98,7 @@ def _page(
             f"## {title}\n\n{_unwrapped(section.__doc__ or '')}\n",
             "| key | default | allowed |\n| --- | --- | --- |\n" + "\n".join(rows) + "\n",
             *(_entry(key, field, example_of) for key, field in fields.items()),
+            *([appendices[section]] if section in appendices else []),
         ]
     return "\n".join(parts)
 
@@ -108,11 +106,31 @@ def _page(
 def _entry(key: str, field: FieldInfo, example_of: Callable[[str, str], str]) -> str:
     kind = kind_of(field)
     unit = f"; unit: {kind.unit}" if kind.unit else ""
+    needed = ", ".join(f"`{other}`" for other in only_with(field))
     examples = ", ".join(example_of(key, example) for example in field.examples or ())
     return (
         f"### `{key}`\n\n{field.description}\n\n"
         f"- Type: {kind.name}{unit}.\n- Allowed: {_allowed(field)}.\n- Default: {_default(field)}.\n"
-        f"- Example: {examples}\n"
+        f"{f'- Only with: {needed}.{chr(10)}' if needed else ''}- Example: {examples}\n"
+    )
+
+
+def _key_example(key: str, example: str) -> str:
+    return f"`{key}: '{example}'`"
+
+
+def _setting_example(key: str, example: str) -> str:
+    if key in server.FILE_ONLY:
+        return f"in the file\n\n```yaml\n{example}\n```"
+    return f"`{flag_name(key)} {example}`, `{env_name(key)}={example}` or `{key}: '{example}'` in the file"
+
+
+def _preset(name: str, preset: Preset) -> str:
+    rows = [f"| [`{key}`](#{key.lower()}) | {value.text} | {value.why} |" for key, value in preset.values.items()]
+    rows += [f"| [`{key}`](#{key.lower()}) | **give it** | {why} |" for key, why in preset.to_measure.items()]
+    return (
+        f"#### Preset `{name}`\n\n{preset.purpose}\n\n"
+        "| key | value | why |\n| --- | --- | --- |\n" + "\n".join(rows) + "\n"
     )
 
 
@@ -121,7 +139,9 @@ def _default(field: FieldInfo) -> str:
 
 
 def _allowed(field: FieldInfo) -> str:
-    return allowed_range(field).removeprefix(" from ") or kind_of(field).noun
+    kind = kind_of(field)
+    word = f", or {kind.word}" if kind.word else ""
+    return (allowed_range(field).removeprefix(" from ") or kind.noun) + word
 
 
 def _unwrapped(docstring: str) -> str:

@@ -6,6 +6,7 @@ docs/reference/settings.md all follow from it. Durations are seconds. ``scaler.c
 
 import ipaddress
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, ClassVar, Final, Literal
 from urllib.parse import urlsplit
@@ -24,8 +25,14 @@ from scaler.config.kinds import (
     read_word,
 )
 from scaler.config.problems import Given, cross_field, detail
+from scaler.config.queries import NamedQueries, read_named_queries
+from scaler.promql.named import MAX_NAMED_QUERIES, MAX_QUERY_CHARS
 from scaler.units import format_duration
 
+_QUERIES_EXAMPLE: Final = """\
+queries:
+  gateway_queue: sum by (namespace, model_name) (my_gateway_queued_requests)
+  embedding_backlog: sum by (namespace, deployment) (max_over_time(my_embedding_backlog[1m]))"""
 DEFAULT_QUERY_TIMEOUT_S: Final = 10.0
 """Prometheus gives up after 2 min, but what is answered later than this is no basis for the tick that asked."""
 
@@ -211,10 +218,11 @@ class Serving(Section):
         examples=["30m"],
     )
     max_concurrent_rpcs: WholeNumber = Field(
-        default=10_000,
+        default=50_000,
         ge=10,
         le=1_000_000,
-        description="How many calls and open streams are served at once; more are refused.",
+        description="How many calls and open streams are served at once; more are refused. At most half of them are"
+        " streams, of which a trigger of type external-push holds two.",
         examples=["1000"],
     )
     max_message_bytes: ByteSize = Field(
@@ -233,11 +241,13 @@ class Serving(Section):
         examples=["10m"],
     )
     max_connection_age_grace: Duration = Field(
-        default=30.0,
+        default=1800.0,
         ge=1,
-        le=600,
-        description="How long calls on a connection that is being closed for its age may still take.",
-        examples=["10s"],
+        le=86_400,
+        description="How long calls and streams on a connection that is being closed for its age may still take. New"
+        " calls go to another connection meanwhile; a stream that ends for it is opened again by KEDA, which is work"
+        " for KEDA too, so keep it long.",
+        examples=["10m"],
     )
     shutdown_grace: Duration = Field(
         default=10.0,
@@ -252,6 +262,32 @@ class Serving(Section):
     @classmethod
     def _bracketed(cls, value: str) -> str:
         return f"[{value}]" if ":" in value else value
+
+
+class Queries(Section):
+    """PromQL of your own that triggers may use by name, as a signal (`customQueries`) or to wake a pool at zero.
+
+    It stands in the settings file only, so that nobody but the operator of the service decides what is asked. Each
+    query that some trigger names runs once for all pools, and gives a row for each of them. A pool takes the one row
+    whose labels are its own: the namespace (`namespace_label`) always, and those that the row has of `model_name`, the
+    workload's kind (`deployment`, `statefulset`, `leaderworkerset`) and `workload`. No pool sees a row of another
+    namespace.
+    """
+
+    queries: NamedQueries = Field(
+        default={},
+        description="PromQL by name, each giving an instant vector of 0 or more. A name is 1 to 63 lower-case letters,"
+        f" digits and `_`, and begins with a letter; there are at most {MAX_NAMED_QUERIES}, of at most"
+        f" {MAX_QUERY_CHARS} characters each. For a signal the value is the pool's total. NaN is no traffic; a pool"
+        " without a row has no value, so let a query that wakes pools give 0 rather than nothing.",
+        examples=[_QUERIES_EXAMPLE],
+        json_schema_extra={"default": "none"},
+    )
+
+    @field_validator("queries", mode="before")
+    @classmethod
+    def _queries_are_promql(cls, value: object, info: ValidationInfo) -> Mapping[str, str]:
+        return read_named_queries(value, Given.of(info).name("queries"))
 
 
 class Tls(Section):
@@ -321,6 +357,7 @@ class Operation(Section):
 
 SECTIONS: Final[tuple[tuple[str, type[Section]], ...]] = (
     ("Evaluation", Evaluation),
+    ("Named queries", Queries),
     ("Serving KEDA", Serving),
     ("TLS", Tls),
     ("Operation", Operation),
@@ -328,12 +365,16 @@ SECTIONS: Final[tuple[tuple[str, type[Section]], ...]] = (
 """The sections in the order of the reference page, with their titles."""
 
 
-class ServerSettings(Evaluation, Serving, Tls, Operation):
+class ServerSettings(Evaluation, Queries, Serving, Tls, Operation):
     """All settings of the service, read and checked."""
 
 
 FIELDS: Final = {name: field for _, section in SECTIONS for name, field in section.model_fields.items()}
 """Every setting by name, in the order of the reference page."""
+FILE_ONLY: Final = frozenset(Queries.model_fields)
+"""The settings that are no single values, so that neither a flag nor an environment variable can hold them."""
+FLAGS: Final = {name: field for name, field in FIELDS.items() if name not in FILE_ONLY}
+"""The settings that have a flag and an environment variable."""
 
 
 def _interval(info: ValidationInfo) -> str:

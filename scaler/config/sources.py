@@ -13,7 +13,7 @@ import yaml
 from pydantic import ValidationError
 
 from scaler.config.problems import Given, config_error, defaults, escaped, nearest, quoted, sentences
-from scaler.config.server import FIELDS, ServerSettings, without_credentials
+from scaler.config.server import FIELDS, FILE_ONLY, FLAGS, ServerSettings, without_credentials
 
 ENV_PREFIX: Final = "VLLM_SCALER_"
 CONFIG_ENV: Final = f"{ENV_PREFIX}CONFIG"
@@ -59,7 +59,7 @@ def load_settings(
     """
     texts: dict[str, str] = {}
     names: dict[str, str] = {}
-    by_env = {env_name(field): field for field in FIELDS}
+    by_env = {env_name(field): field for field in FLAGS}
     sources = (
         ({field: (f"file key {field}", value) for field, value in file_values.items()}),
         ({by_env[name]: (f"environment variable {name}", env[name]) for name in by_env if name in env}),
@@ -73,9 +73,11 @@ def load_settings(
     problems = [_unknown("file key", key, FIELDS) for key in file_values if key not in FIELDS]
     shown = {field: without_credentials(text) if field == "prometheus_url" else text for field, text in texts.items()}
     given = Given(shown, names)
+    # What only a file can hold is no text, so it goes through as it is.
+    values = texts | {field: file_values[field] for field in FILE_ONLY & texts.keys()}
     settings: ServerSettings | None = None
     try:
-        settings = ServerSettings.model_validate(defaults(FIELDS) | texts, context=given)
+        settings = ServerSettings.model_validate(defaults(FIELDS) | values, context=given)
     except ValidationError as error:
         problems += sentences(error, FIELDS, given)
     if problems or settings is None:
@@ -84,7 +86,7 @@ def load_settings(
 
 
 def read_settings_file(path: Path) -> dict[str, object]:
-    """Read a YAML file of settings, one ``name: value`` a line; values stay text.
+    """Read a YAML file of settings, one ``name: value`` a line; values stay text, or mappings of text.
 
     Raises:
         ConfigError: The file cannot be read, is not YAML, or is not a mapping.
@@ -124,10 +126,16 @@ def _unknown(what: str, name: str, known: Mapping[str, object]) -> str:
     return f"{what} {quoted(name)} is not known" + (f": did you mean {meant}?" if meant else "")
 
 
+def _unknown_variable(name: str, by_env: Mapping[str, str]) -> str:
+    if (field := name.removeprefix(ENV_PREFIX).lower()) in FILE_ONLY:
+        return f"environment variable {name} is not known: {field} stands in the settings file only"
+    return _unknown("environment variable", name, by_env)
+
+
 def _warnings(env: Mapping[str, str], by_env: Mapping[str, str]) -> tuple[str, ...]:
     unknown = sorted(name for name in env if name.startswith(ENV_PREFIX) and name not in {*by_env, CONFIG_ENV})
     return tuple(
-        _unknown("environment variable", name, by_env) + "; it is ignored"
+        f"{_unknown_variable(name, by_env)}; it is ignored"
         for name in unknown
         if not _SERVICE_LINK_NAME.fullmatch(name) and not _SERVICE_LINK_VALUE.fullmatch(env[name])
     )

@@ -6,20 +6,24 @@ and the value looked up in the workload's container, and does not arrive at all 
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
 from pydantic import ValidationError
 
-from scaler.config.kinds import is_kubernetes_name, is_namespace
-from scaler.config.metadata import FIELDS, TriggerMetadata
-from scaler.config.problems import Given, config_error, defaults, nearest, quoted, sentences
-from scaler.model import PoolKey, PoolLocator, PoolPolicy, SignalWindows, Workload, WorkloadKind
+from scaler.config.kinds import OFF, is_kubernetes_name, is_namespace, read_word
+from scaler.config.metadata import DEFAULTS, FIELDS, TriggerMetadata
+from scaler.config.presets import PRESETS
+from scaler.config.problems import Given, config_error, nearest, quoted, sentences
+from scaler.config.signals import extras_of, signals_of
+from scaler.config.together import problems_together
+from scaler.model import PoolKey, PoolLocator, PoolPolicy, Workload, WorkloadKind
+from scaler.policy.diagnostics import objectives_off_bounds
 
 KEDA_KEYS: Final = frozenset({"scalerAddress", "enableTLS", "unsafeSsl", "tlsCertFile"})
 """What KEDA's external scaler reads from metadata for itself (tlsCertFile until 2.16)."""
-KEY_LIMIT: Final = 64
+KEY_LIMIT: Final = 80
 """Keys of one trigger, KEDA's own included; twenty more than there are."""
 VALUE_LENGTH: Final = 2048
 """Characters of one value; the longest that is allowed, a selector, has half of that."""
@@ -54,6 +58,7 @@ def parse_trigger(
     *,
     tick_s: float,
     namespace_label: str = "namespace",
+    queries: Collection[str] = (),
 ) -> Trigger:
     """Read one trigger's metadata.
 
@@ -63,6 +68,7 @@ def parse_trigger(
         metadata: The trigger's metadata as KEDA sends it, camelCase keys and text values.
         tick_s: The service's evaluation interval, seconds.
         namespace_label: The label that holds a series' namespace.
+        queries: The names of the queries that the service's operator has named.
 
     Returns:
         The pool's key and policy, and warnings for the user.
@@ -75,20 +81,22 @@ def parse_trigger(
         problems.append(f"there are {len(metadata)} keys, and {KEY_LIMIT} are allowed")
         raise config_error(problems, _WHERE)
     texts, names = _known_values(metadata, problems)
-    given = Given(texts, names, namespace_label)
+    name = read_word(texts.get("preset", ""))
+    preset = PRESETS[name].texts if name in PRESETS else {}
+    given = Given(texts, names, namespace_label, queries, name, preset)
     parsed: TriggerMetadata | None = None
     try:
-        parsed = TriggerMetadata.model_validate(defaults(FIELDS) | texts, context=given)
+        parsed = TriggerMetadata.model_validate(DEFAULTS | preset | texts, context=given)
     except ValidationError as error:
         problems += sentences(error, FIELDS, given)
-    problems += _bad_naming(given)
+    problems += problems_together(given)
     if problems or parsed is None:
         raise config_error(problems, _WHERE)
     policy = _policy(parsed, namespace, tick_s)
     return Trigger(
         key=PoolKey(namespace, scaled_object, fingerprint(metadata)),
         policy=policy,
-        warnings=_warnings(metadata, policy.locator),
+        warnings=tuple(_warnings(metadata, parsed, policy, given)),
     )
 
 
@@ -142,30 +150,31 @@ def _unknown(written: str) -> str:
     return f"{shown} is not known" + (f": did you mean {meant}{suffix}?" if meant else "")
 
 
-def _bad_naming(given: Given) -> list[str]:
-    workloads = [kind.value for kind in WorkloadKind if kind.value in given.texts]
-    if len(workloads) > 1:
-        shown = " and ".join(given.show(key, "") for key in workloads)
-        return [f"{shown} are given together: keep the one that the ScaledObject scales"]
-    if not workloads and "modelName" not in given.texts:
-        return ["nothing names the pool: give modelName or one of deployment, statefulSet, leaderWorkerSet"]
-    return []
-
-
-def _warnings(metadata: Mapping[str, str], locator: PoolLocator) -> tuple[str, ...]:
-    warnings = [_NO_WORKLOAD] if locator.workload is None else []
+def _warnings(metadata: Mapping[str, str], parsed: TriggerMetadata, policy: PoolPolicy, given: Given) -> Iterator[str]:
+    if policy.locator.workload is None:
+        yield _NO_WORKLOAD
     if secrets := sorted(metadata.keys() & _SECRET_KEYS):
-        warnings.append(
+        yield (
             f"{', '.join(secrets)} in metadata: KEDA does not use them there, and everybody who may read the"
             " ScaledObject can; put them into a TriggerAuthentication"
         )
-    return tuple(warnings)
+    if parsed.preset is not None:
+        for key in (key for key in PRESETS[parsed.preset].to_measure if key not in given.texts):
+            yield f"preset {parsed.preset} also scales on {key}, which has no default: measure it, and give it or {OFF}"
+    if "scaleUpSaturation" in given.texts and parsed.up_saturation > 1:
+        yield f"{given.show('scaleUpSaturation', '')} is above 1, so requests wait before the pool grows"
+    yield from (reason.text for reason in objectives_off_bounds(policy))
+    affordable = policy.affordable_replicas
+    if affordable is not None and "maxReplicas" in given.texts and affordable < policy.max_replicas:
+        yield f"{given.show('maxReplicas', '')} is never reached: maxHourlyCost pays for {affordable}"
+    if parsed.activation_signal is not None and parsed.min_replicas > 0:
+        shown = given.show("minReplicas", str(parsed.min_replicas))
+        yield f"{given.show('activationSignal', '')} has no effect with {shown}: it wakes pools that go to 0"
 
 
 def _policy(parsed: TriggerMetadata, namespace: str, tick_s: float) -> PoolPolicy:
-    def windows(up: int | None, down: int | None) -> SignalWindows:
-        return SignalWindows(up or parsed.scale_up_windows, down or parsed.scale_down_windows)
-
+    signals = signals_of(parsed)
+    activation = parsed.activation_signal if parsed.min_replicas == 0 else None
     return PoolPolicy(
         locator=PoolLocator(
             namespace=namespace,
@@ -174,28 +183,29 @@ def _policy(parsed: TriggerMetadata, namespace: str, tick_s: float) -> PoolPolic
             matchers=parsed.selector,
             rate_window_s=parsed.rate_window_seconds,
             stale_after_s=parsed.stale_after_seconds,
+            extras=extras_of(signals, activation),
         ),
         tick_s=tick_s,
         slots_per_replica=parsed.slots_per_replica,
-        scale_up_saturation=parsed.up_saturation,
-        scale_down_saturation=parsed.scale_down_saturation,
+        signals=signals,
         scale_down_noise=parsed.scale_down_noise,
-        kv_cache_scale_up=parsed.kv_cache_scale_up,
-        kv_cache_scale_down=parsed.kv_cache_scale_down,
-        ttft_p95_s=parsed.ttft_p95_seconds,
         latency_min_saturation=parsed.latency_min_saturation,
-        latency_min_samples=parsed.latency_min_samples,
-        latency_scale_down_ratio=parsed.latency_scale_down_ratio,
         drain_horizon_s=parsed.drain_horizon_seconds,
-        saturation_windows=windows(parsed.saturation_scale_up_windows, parsed.saturation_scale_down_windows),
-        kv_cache_windows=windows(parsed.kv_cache_scale_up_windows, parsed.kv_cache_scale_down_windows),
-        ttft_p95_windows=windows(parsed.ttft_scale_up_windows, parsed.ttft_scale_down_windows),
         scale_up_cooldown_s=parsed.scale_up_cooldown_seconds,
         scale_down_cooldown_s=parsed.scale_down_cooldown_seconds,
         max_step_up=parsed.max_step_up,
         max_step_down=parsed.max_step_down,
         min_replicas=parsed.min_replicas,
         max_replicas=parsed.max_replicas,
+        warm_replicas=parsed.warm_replicas,
+        replica_hourly_cost=parsed.replica_hourly_cost,
+        max_hourly_cost=parsed.max_hourly_cost,
+        cold_start_timeout_s=parsed.cold_start_timeout_seconds,
+        rollout_hold_s=parsed.rollout_hold_seconds,
+        protect_queue_wait_s=parsed.protect_queue_wait_seconds,
+        hpa_tolerance=parsed.hpa_tolerance,
+        activation=activation,
+        preset=parsed.preset or "",
     )
 
 

@@ -5,7 +5,7 @@ import pytest
 from click.testing import CliRunner
 
 from scaler.cli.options import settings_options
-from scaler.config.server import FIELDS
+from scaler.config.server import FILE_ONLY, FLAGS
 from scaler.config.sources import LoadedSettings
 from scaler.errors import ConfigError
 
@@ -19,7 +19,7 @@ def show(loaded: LoadedSettings) -> None:
 
 @pytest.fixture(autouse=True)
 def no_settings_in_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in FIELDS:
+    for name in FLAGS:
         monkeypatch.delenv(f"VLLM_SCALER_{name.upper()}", raising=False)
     monkeypatch.delenv("VLLM_SCALER_CONFIG", raising=False)
 
@@ -52,8 +52,16 @@ def test_a_wrong_setting_is_a_config_error() -> None:
 def test_help_shows_each_setting_with_its_variable_and_default() -> None:
     words = " ".join(CliRunner().invoke(show, ["--help"], terminal_width=120).output.split())
 
-    for name in FIELDS:
+    for name in FLAGS:
         assert f"--{name.replace('_', '-')} VALUE" in words
         assert f"[VLLM_SCALER_{name.upper()}; default: " in words
     assert "[VLLM_SCALER_MAX_HOLD_AGE; default: 10 min]" in words
     assert "`" not in words
+
+
+@pytest.mark.parametrize("name", sorted(FILE_ONLY))
+def test_what_only_a_file_can_hold_has_no_flag(name: str) -> None:
+    result = CliRunner().invoke(show, [f"--{name}", "x"])
+
+    assert result.exit_code == 2
+    assert "No such option" in result.output

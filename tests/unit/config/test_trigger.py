@@ -4,37 +4,54 @@ from collections.abc import Callable
 import pytest
 
 from scaler.config.trigger import Trigger, fingerprint, parse_trigger
-from scaler.model import LabelMatcher, PoolKey, PoolLocator, PoolPolicy, SignalWindows, Workload, WorkloadKind
+from scaler.model import (
+    LabelMatcher,
+    PoolKey,
+    PoolLocator,
+    PoolPolicy,
+    SignalForm,
+    SignalName,
+    SignalPolicy,
+    SignalWindows,
+    Workload,
+    WorkloadKind,
+)
 
 Parse = Callable[..., Trigger]
 
 
 def test_a_trigger_with_the_two_needed_keys_gets_the_laws_defaults(parse: Parse) -> None:
+    windows = SignalWindows(4, 20)
+
     policy = parse().policy
 
     assert policy == PoolPolicy(
         locator=PoolLocator("serving", None, Workload(WorkloadKind.DEPLOYMENT, "vllm"), (), 60.0, 90.0),
         tick_s=15.0,
         slots_per_replica=16,
-        scale_up_saturation=0.9,
-        scale_down_saturation=0.8,
+        signals=(
+            SignalPolicy(SignalName.SATURATION, SignalForm.SATURATION, 0.9, 0.8, windows, "requests"),
+            SignalPolicy(SignalName.KV_CACHE, SignalForm.KV_CACHE, 0.9, 0.7, windows, "ratio"),
+            SignalPolicy(SignalName.TTFT_P95, SignalForm.LATENCY, 2.5, 0.6, windows, "seconds", 20),
+        ),
         scale_down_noise=2.0,
-        kv_cache_scale_up=0.9,
-        kv_cache_scale_down=0.7,
-        ttft_p95_s=2.5,
         latency_min_saturation=0.5,
-        latency_min_samples=20,
-        latency_scale_down_ratio=0.6,
         drain_horizon_s=60.0,
-        saturation_windows=SignalWindows(4, 20),
-        kv_cache_windows=SignalWindows(4, 20),
-        ttft_p95_windows=SignalWindows(4, 20),
         scale_up_cooldown_s=30.0,
         scale_down_cooldown_s=60.0,
         max_step_up=4,
         max_step_down=1,
         min_replicas=1,
         max_replicas=100,
+        warm_replicas=0,
+        replica_hourly_cost=None,
+        max_hourly_cost=None,
+        cold_start_timeout_s=600.0,
+        rollout_hold_s=300.0,
+        protect_queue_wait_s=30.0,
+        hpa_tolerance=0.1,
+        activation=None,
+        preset="",
     )
 
 
@@ -46,12 +63,17 @@ def test_a_trigger_with_the_two_needed_keys_gets_the_laws_defaults(parse: Parse)
         ("slotsPerReplica", "+8", "slots_per_replica", 8),
         ("slotsPerReplica", "1e2", "slots_per_replica", 100),
         ("slotsPerReplica", "65536", "slots_per_replica", 65536),
-        ("kvCacheScaleUp", ".95", "kv_cache_scale_up", 0.95),
-        ("ttftP95Seconds", "1", "ttft_p95_s", 1.0),
-        ("ttftP95Seconds", "750ms", "ttft_p95_s", 0.75),
+        ("latencyMinSaturation", ".95", "latency_min_saturation", 0.95),
+        ("drainHorizonSeconds", "1", "drain_horizon_s", 1.0),
+        ("protectQueueWaitSeconds", "750ms", "protect_queue_wait_s", 0.75),
         ("scaleUpCooldownSeconds", "1m30s", "scale_up_cooldown_s", 90.0),
         ("scaleDownCooldownSeconds", "0", "scale_down_cooldown_s", 0.0),
         ("scaleDownNoise", "0", "scale_down_noise", 0.0),
+        ("warmReplicas", "2", "warm_replicas", 2),
+        ("replicaHourlyCost", "2.5", "replica_hourly_cost", 2.5),
+        ("coldStartTimeoutSeconds", "20m", "cold_start_timeout_s", 1200.0),
+        ("rolloutHoldSeconds", "0", "rollout_hold_s", 0.0),
+        ("hpaTolerance", "0", "hpa_tolerance", 0.0),
     ],
 )
 def test_a_number_is_read_however_it_is_commonly_written(
@@ -65,7 +87,7 @@ def test_a_number_is_read_however_it_is_commonly_written(
 
 @pytest.mark.parametrize(("slots", "saturation"), [("1", 1.0), ("15", 1.0), ("16", 0.9), ("256", 0.9)])
 def test_the_default_scale_up_saturation_is_lower_from_16_slots_on(parse: Parse, slots: str, saturation: float) -> None:
-    assert parse(slotsPerReplica=slots).policy.scale_up_saturation == saturation
+    assert parse(slotsPerReplica=slots).policy.signals[0].scale_up == saturation
 
 
 def test_a_signals_own_windows_go_before_the_general_ones(parse: Parse) -> None:
@@ -76,11 +98,15 @@ def test_a_signals_own_windows_go_before_the_general_ones(parse: Parse) -> None:
         kvCacheScaleDownWindows="40",
         ttftScaleUpWindows="8",
         ttftScaleDownWindows="9",
+        waitingPerReplica="4",
     ).policy
 
-    assert policy.saturation_windows == SignalWindows(2, 30)
-    assert policy.kv_cache_windows == SignalWindows(6, 40)
-    assert policy.ttft_p95_windows == SignalWindows(8, 9)
+    assert {signal.name: signal.windows for signal in policy.signals} == {
+        SignalName.SATURATION: SignalWindows(2, 30),
+        SignalName.KV_CACHE: SignalWindows(6, 40),
+        SignalName.TTFT_P95: SignalWindows(8, 9),
+        SignalName.WAITING: SignalWindows(6, 30),
+    }
 
 
 @pytest.mark.parametrize(

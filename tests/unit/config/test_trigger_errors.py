@@ -30,19 +30,24 @@ NAME = "a Kubernetes name (lower-case letters, digits, - and .; at most 253 char
             {"slotsPerReplicaFromEnv": "x", "slotsPerReplica": None},
             f'slotsPerReplicaFromEnv "x" is not {WHOLE_1_65536}',
         ),
-        ({"kvCacheScaleUp": "inf"}, 'kvCacheScaleUp "inf" is not a number from 0.05 to 1'),
-        ({"kvCacheScaleUp": "90"}, 'kvCacheScaleUp "90" is not a number from 0.05 to 1'),
-        ({"kvCacheScaleUp": "90%"}, 'kvCacheScaleUp "90%" is not a number from 0.05 to 1'),
+        ({"kvCacheScaleDown": "inf"}, 'kvCacheScaleDown "inf" is not a number from 0.05 to 1'),
+        ({"kvCacheScaleDown": "90"}, 'kvCacheScaleDown "90" is not a number from 0.05 to 1'),
+        ({"kvCacheScaleDown": "90%"}, 'kvCacheScaleDown "90%" is not a number from 0.05 to 1'),
+        ({"kvCacheScaleUp": "90%"}, 'kvCacheScaleUp "90%" is not a number from 0.05 to 1, or off'),
         (
             {"ttftP95Seconds": "2 weeks"},
-            'ttftP95Seconds "2 weeks" is not a duration from 0.01 s to 1 h, such as 90 or 1m30s',
+            'ttftP95Seconds "2 weeks" is not a duration from 0.01 s to 1 h, such as 90 or 1m30s, or off',
         ),
-        ({"ttftP95Seconds": "nan"}, 'ttftP95Seconds "nan" is not a duration from 0.01 s to 1 h, such as 90 or 1m30s'),
+        (
+            {"ttftP95Seconds": "nan"},
+            'ttftP95Seconds "nan" is not a duration from 0.01 s to 1 h, such as 90 or 1m30s, or off',
+        ),
         (
             {"scaleUpCooldownSeconds": "-1"},
             'scaleUpCooldownSeconds "-1" is not a duration from 0 s to 24 h, such as 90 or 1m30s',
         ),
-        ({"minReplicas": "0"}, 'minReplicas "0" is not a whole number from 1 to 10000'),
+        ({"minReplicas": "-1"}, 'minReplicas "-1" is not a whole number from 0 to 10000'),
+        ({"maxReplicas": "0"}, 'maxReplicas "0" is not a whole number from 1 to 10000'),
         ({"deployment": "Vllm"}, f'deployment "Vllm" is not {NAME}'),
         ({"deployment": "vllm|.*"}, f'deployment "vllm|.*" is not {NAME}'),
         ({"modelName": " "}, 'modelName "" is not one line of text of 1 to 253 characters'),
@@ -124,7 +129,9 @@ def test_one_mistake_is_not_numbered(parse: Parse) -> None:
 
 
 def test_a_check_across_keys_is_silent_about_a_key_that_is_wrong_itself(problems: Problems) -> None:
-    assert problems(kvCacheScaleUp="x", kvCacheScaleDown="1") == ('kvCacheScaleUp "x" is not a number from 0.05 to 1',)
+    assert problems(kvCacheScaleUp="x", kvCacheScaleDown="1") == (
+        'kvCacheScaleUp "x" is not a number from 0.05 to 1, or off',
+    )
 
 
 def test_a_long_value_is_cut_and_its_control_characters_are_escaped(problems: Problems) -> None:
@@ -138,7 +145,7 @@ def test_a_value_beyond_any_that_is_allowed_is_not_read(problems: Problems) -> N
 
 
 def test_more_keys_than_there_are_is_one_problem(problems: Problems) -> None:
-    assert problems(**{f"key{number}": "x" for number in range(100)}) == ("there are 102 keys, and 64 are allowed",)
+    assert problems(**{f"key{number}": "x" for number in range(100)}) == ("there are 102 keys, and 80 are allowed",)
 
 
 def test_many_problems_are_counted_and_not_listed(parse: Parse) -> None:
