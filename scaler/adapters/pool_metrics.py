@@ -15,7 +15,7 @@ PREFIX: Final = "vllm_scaler"
 
 _SIGNAL_VALUE: Final = (
     "What a signal reads: saturation = requests in flight, kv_cache = mean KV-cache usage from 0 to 1,"
-    " ttft_p95 = seconds."
+    " latencies (ttft_p95, itl_p95, queue_time_p95, e2e_p95) = seconds, gpu = ratio, the others a total or a rate."
 )
 _FAMILIES: Final = {
     "pools": ("gauge", "Pools that KEDA asks for."),
@@ -36,6 +36,19 @@ _FAMILIES: Final = {
     "signal_up_need_replicas": ("gauge", "Replicas that a signal's newest value asks for."),
     "signal_down_need_replicas": ("gauge", "Replicas that a signal's newest value can be served with."),
     "signal_missing": ("gauge", "1 while a signal has no series, stale ones, or its query failed."),
+    "lands_on_replicas": ("gauge", "Replicas that the HPA goes to with the reported value, its tolerance considered."),
+    "protection_grade": (
+        "gauge",
+        "0 = none, 1 = limits or replicas that do not start keep the pool below its need, 2 = and requests wait long.",
+    ),
+    "queue_wait_seconds": ("gauge", "How long a request that comes now waits: queue by recent completion rate."),
+    "hourly_cost": (
+        "gauge",
+        "What lands_on_replicas cost an hour, in the currency of replicaHourlyCost.",
+    ),
+    "hourly_cost_limit": ("gauge", "The maxHourlyCost of the pool."),
+    "limit_active": ("gauge", "1 for each limit that changed the newest decision."),
+    "diagnostic_active": ("gauge", "1 for each thing that is wrong with settings, routing or single replicas."),
     "decisions_total": ("counter", "Decisions, by what they did and why."),
 }
 
@@ -96,11 +109,20 @@ def _write_decision(lines: dict[str, list[str]], labels: str, decision: Decision
     _write(lines, "requested_replicas", labels, seen.requested)
     _write(lines, "serving_replicas", labels, seen.serving)
     _write(lines, "pending_replicas", labels, decision.pending)
+    _write(lines, "lands_on_replicas", labels, decision.lands_on)
+    _write(lines, "protection_grade", labels, decision.protection.value)
+    _write(lines, "queue_wait_seconds", labels, decision.queue_wait_s)
+    _write(lines, "hourly_cost", labels, decision.hourly_cost)
+    _write(lines, "hourly_cost_limit", labels, decision.max_hourly_cost)
+    for code in dict.fromkeys(limit.code for limit in decision.limits):
+        _write(lines, "limit_active", f'{labels},limit="{code.value}"', 1)
+    for code in dict.fromkeys(reason.code for reason in decision.diagnostics):
+        _write(lines, "diagnostic_active", f'{labels},diagnostic="{code.value}"', 1)
     # A clock that was set back makes no age negative.
     _write(lines, "decision_age_seconds", labels, max(0.0, now - decision.at))
     _write(lines, "data_age_seconds", labels, None if usable_at is None else max(0.0, now - usable_at))
     for state in decision.signals:
-        signal = f'{labels},signal="{state.name.value}"'
+        signal = f'{labels},signal="{_escaped(state.name)}"'
         _write(lines, "signal_value", signal, state.value)
         _write(lines, "signal_scale_up_threshold", signal, state.scale_up_threshold)
         _write(lines, "signal_scale_down_threshold", signal, state.scale_down_threshold)

@@ -1,4 +1,4 @@
-"""What a record of a decision holds, and that logging harms nobody."""
+"""That logs are readable by machines and people, and harm nobody."""
 
 import json
 import logging
@@ -10,8 +10,9 @@ import pytest
 import structlog
 
 from scaler.adapters import logs
-from scaler.adapters.logs import OncePerKey, clip, decision_record, iso_time
-from scaler.model import Absent, Decision, PoolKey
+from scaler.adapters.logs import OncePerKey
+from scaler.adapters.record import decision_record
+from scaler.model import Decision, PoolKey
 from scaler.policy.decide import advance
 from scaler.policy.history import History
 from tests.builders import LOCATOR, observation, policy
@@ -36,73 +37,6 @@ def restored_logging() -> Iterator[None]:
 
 def written(capsys: pytest.CaptureFixture[str]) -> list[dict[str, object]]:
     return [json.loads(line) for line in capsys.readouterr().err.splitlines()]
-
-
-def test_a_record_says_what_was_decided_for_whom_and_why() -> None:
-    record = decision_record(KEY, LOCATOR, decision())
-    head = {name: record[name] for name in ("namespace", "scaled_object", "trigger", "pool", "action", "from", "to")}
-    assert head == {
-        "namespace": "serving",
-        "scaled_object": "llama",
-        "trigger": "0a1b2c3d",
-        "pool": "deployment/vllm",
-        "action": "scale_up",
-        "from": 4,
-        "to": 8,
-    }
-    assert record["time"] == "1970-01-01T00:00:00.000Z"
-    assert record["reason"] == "burst"
-    assert record["why"] == record["reasons"][0]["text"]
-    assert (record["requested"], record["serving"], record["pending"], record["reported"]) == (4, 4, 0, 8)
-
-
-def test_a_record_has_each_signal_with_its_thresholds_needs_and_windows() -> None:
-    signals = decision_record(KEY, LOCATOR, decision())["signals"]
-    assert list(signals) == ["saturation", "kv_cache", "ttft_p95"]
-    saturation = signals["saturation"]
-    assert (saturation["value"], saturation["unit"]) == (80.0, "requests")
-    assert (saturation["up_at"], saturation["down_at"]) == (16.0, pytest.approx(6.79, abs=0.01))
-    assert (saturation["up_need"], saturation["down_need"]) == (20, 25)
-    assert (saturation["up_windows"], saturation["down_windows"]) == ("1/4", "0/20")
-
-
-def test_a_missing_reading_is_null_with_its_reason_beside_it() -> None:
-    seen = observation(0, 8, 4, ttft_p95_s=Absent.NO_TRAFFIC, requested=Absent.MISSING)
-    record = decision_record(KEY, LOCATOR, advance(policy(), History(), seen)[1])
-    assert record["requested"] is None
-    assert record["signals"]["ttft_p95"]["value"] is None
-    assert record["signals"]["ttft_p95"]["absent"] == "no_traffic"
-    assert "absent" not in record["signals"]["saturation"]
-
-
-def test_a_record_is_json_whatever_the_readings() -> None:
-    odd = replace(observation(0, 8, 4), newest_sample_age_s=float("nan"), running=float("inf"))
-    record = decision_record(KEY, LOCATOR, decision(observation=odd))
-    assert json.loads(json.dumps(record, allow_nan=False)) == record
-    assert record["sample_age_s"] is None
-
-
-def test_a_record_is_bounded() -> None:
-    notes = tuple("n" * 10_000 for _ in range(100))
-    record = decision_record(
-        KEY, LOCATOR, decision(observation=replace(observation(0, 8, 4), notes=notes), notes=notes)
-    )
-    assert len(record["notes"]) == 10
-    assert len(json.dumps(record)) < 10_000
-
-
-def test_the_age_of_the_data_is_how_long_the_last_answer_has_been_held() -> None:
-    assert decision_record(KEY, LOCATOR, decision(at=100.0, usable_at=40.0))["data_age_s"] == 60.0
-    assert decision_record(KEY, LOCATOR, decision(usable_at=None))["data_age_s"] is None
-
-
-def test_times_are_utc_with_milliseconds() -> None:
-    assert iso_time(1_700_000_010.0) == "2023-11-14T22:13:30.000Z"
-
-
-def test_a_text_that_is_cut_shows_it() -> None:
-    assert clip("short", 10) == "short"
-    assert clip("twelve chars", 10) == "twelve ch…"
 
 
 def test_a_key_is_new_once_and_forgotten_in_the_end() -> None:
