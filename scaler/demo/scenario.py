@@ -126,6 +126,9 @@ def scenario(duration_s: float) -> Scenario:
             "drainHorizonSeconds": "5",
             "rateWindowSeconds": f"{rate_window_s:g}",
             "staleAfterSeconds": "5",
+            "hpaTolerance": "0",
+            "coldStartTimeoutSeconds": "60",
+            "rolloutHoldSeconds": "5",
         },
         settle_s=rate_window_s + cold_start_s,
     )

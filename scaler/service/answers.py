@@ -8,7 +8,7 @@ from typing import Final
 
 import grpc
 
-from scaler.adapters.logs import clip
+from scaler.adapters.record import clip
 from scaler.model import Decision
 from scaler.service.registry import PoolEntry
 from scaler.units import format_duration
@@ -85,6 +85,8 @@ def _what_is_missing(decision: Decision | None, now: float, max_hold_age_s: floa
             f"the scaler has evaluated no tick for {format_duration(now - decision.at)}, and an answer is held for at"
             f" most {limit}: see its log"
         )
+    if decision.target is None:
+        return decision.reason.text
     why = "; ".join(decision.observation.notes) or "; ".join(reason.text for reason in decision.reasons)
     if decision.usable_at is None:
         return f"no data to decide on yet: {why}"

@@ -5,6 +5,7 @@ import signal
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 
 import structlog
 
@@ -14,6 +15,7 @@ from scaler.adapters.prometheus import Prometheus
 from scaler.adapters.reader import MetricsReader
 from scaler.adapters.telemetry import Telemetry
 from scaler.config.server import ServerSettings
+from scaler.config.trigger import parse_trigger
 from scaler.promql import LabelNames
 from scaler.service.grpc_server import GrpcServer
 from scaler.service.http import HEARTBEAT_S, HttpServer, Vitals
@@ -107,7 +109,7 @@ async def _serve(settings: ServerSettings) -> None:
         max_response_bytes=settings.max_response_bytes,
     )
     names = LabelNames(settings.namespace_label, settings.pod_label, settings.instance_label)
-    reader = MetricsReader(prometheus, names, on_query=telemetry.query_done)
+    reader = MetricsReader(prometheus, names, queries=settings.queries, on_query=telemetry.query_done)
     try:
         async with running_service(settings, reader=reader, telemetry=telemetry) as service:
             _LOG.info(
@@ -139,8 +141,12 @@ def _servicer(settings: ServerSettings, registry: Registry, clock: Clock, teleme
         registry,
         clock,
         telemetry,
-        tick_s=settings.evaluation_interval,
-        namespace_label=settings.namespace_label,
+        parse=partial(
+            parse_trigger,
+            tick_s=settings.evaluation_interval,
+            namespace_label=settings.namespace_label,
+            queries=settings.queries,
+        ),
         max_hold_age_s=settings.max_hold_age,
         first_answer_timeout_s=settings.first_answer_timeout,
         # The other half is left to calls, which must get through however many streams there are.

@@ -18,7 +18,7 @@ import math
 import re
 import time
 import zlib
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, Final, TypeVar
 
@@ -26,9 +26,10 @@ import grpc
 import structlog
 
 from scaler.adapters.clock import Clock
-from scaler.adapters.logs import OncePerKey, clip
+from scaler.adapters.logs import OncePerKey
+from scaler.adapters.record import clip
 from scaler.adapters.telemetry import Telemetry
-from scaler.config.trigger import Trigger, parse_trigger
+from scaler.config.trigger import Trigger
 from scaler.errors import ConfigError, LimitError
 from scaler.model import Decision
 from scaler.protos import externalscaler_pb2 as pb
@@ -89,8 +90,7 @@ class ExternalScaler(pb_grpc.ExternalScalerServicer):
         registry: The pools; a call for an unknown one adds it.
         clock: The source of time.
         telemetry: Own metrics.
-        tick_s: Seconds between ticks.
-        namespace_label: The label that holds a series' namespace.
+        parse: Reads a trigger's metadata: namespace, ScaledObject and metadata in, or a ``ConfigError``.
         max_hold_age_s: How long the last answer is held without data.
         first_answer_timeout_s: How long the first call for a pool waits.
         max_streams: The most streams open at once.
@@ -104,8 +104,7 @@ class ExternalScaler(pb_grpc.ExternalScalerServicer):
         clock: Clock,
         telemetry: Telemetry,
         *,
-        tick_s: float,
-        namespace_label: str,
+        parse: Callable[[str, str, Mapping[str, str]], Trigger],
         max_hold_age_s: float,
         first_answer_timeout_s: float,
         max_streams: int,
@@ -115,13 +114,12 @@ class ExternalScaler(pb_grpc.ExternalScalerServicer):
         self.telemetry = telemetry
         self._registry = registry
         self._clock = clock
-        self._tick_s = tick_s
-        self._namespace_label = namespace_label
+        self._parse = parse
         self._max_hold_age_s = max_hold_age_s
         self._first_answer_timeout_s = first_answer_timeout_s
         self._max_streams = max_streams
         self._max_stream_s = max_stream_s
-        self._parse = functools.lru_cache(maxsize=max_cached)(self._parse_now)
+        self._parsed = functools.lru_cache(maxsize=max_cached)(self._parse_now)
         self._streams: set[asyncio.Timeout] = set()
         self._ending = False
         self._said = OncePerKey()
@@ -205,7 +203,7 @@ class ExternalScaler(pb_grpc.ExternalScalerServicer):
         if sum(len(name) + len(value) for name, value in metadata) > MAX_METADATA_CHARS:
             detail = f"trigger metadata is longer than {MAX_METADATA_CHARS} characters: shorten its values"
             raise RefusedError(grpc.StatusCode.INVALID_ARGUMENT, detail)
-        trigger = self._parse(ref.namespace, ref.name, metadata)
+        trigger = self._parsed(ref.namespace, ref.name, metadata)
         if isinstance(trigger, str):
             raise RefusedError(grpc.StatusCode.INVALID_ARGUMENT, trigger)
         try:
@@ -233,9 +231,7 @@ class ExternalScaler(pb_grpc.ExternalScalerServicer):
     def _parse_now(self, namespace: str, name: str, metadata: tuple[tuple[str, str], ...]) -> Trigger | str:
         """Parse trigger metadata; what is wrong with it is a result, so that it is kept like one that is right."""
         try:
-            return parse_trigger(
-                namespace, name, dict(metadata), tick_s=self._tick_s, namespace_label=self._namespace_label
-            )
+            return self._parse(namespace, name, dict(metadata))
         except ConfigError as error:
             return str(error)
 

@@ -3,8 +3,8 @@
 Ticks lie on multiples of the evaluation interval of Unix time, and reads are made as of the tick, so every replica of
 this service decides on the same numbers. What happens off the straight path:
 
-- A late or slow tick: each tick of the grid that was missed is put into the history as one without data, so that
-  windows keep meaning time. Missing data never lowers a target.
+- A late or slow tick: the law counts each tick of the grid that was missed as one without data, so that windows keep
+  meaning time. Missing data never lowers a target.
 - The clock steps back by no more than an interval: the ticks that were evaluated already are not evaluated again.
 - The clock steps back further: histories lie in the future. They start anew, but keep the last target and the age of
   the data under it, so that a pool whose data is missing just then is held where it was. Waiting until time has caught
@@ -25,7 +25,8 @@ from typing import Final, Protocol
 import structlog
 
 from scaler.adapters.clock import Clock
-from scaler.adapters.logs import OncePerKey, decision_record, iso_time
+from scaler.adapters.logs import OncePerKey
+from scaler.adapters.record import decision_record, iso_time
 from scaler.adapters.telemetry import Telemetry
 from scaler.model import Decision, Observation, PoolKey, PoolLocator
 from scaler.policy.decide import advance
@@ -158,7 +159,7 @@ class Ticker:
                 return
             for entry in tuple(cold):
                 await breather.breathe()
-                advanced = self._decide(entry, cold.pop(entry), (seen[entry.key],))
+                advanced = self._decide(entry, cold.pop(entry), seen[entry.key])
                 present = entry.history.newest_at
                 # One that is behind by now is of a clock that was set back: there is nothing to catch up with.
                 if advanced is None or present is None or present < at:
@@ -218,44 +219,27 @@ class Ticker:
         return {key: observations.get(key, unread) for key in locators}
 
     def _advance(self, entry: PoolEntry, observation: Observation) -> None:
-        """Take one pool through the ticks that it missed and through this one, and publish."""
+        """Take one pool through a tick, and publish."""
         newest = entry.history.newest_at
         if newest is not None and newest >= observation.at:
             return
-        advanced = self._decide(entry, entry.history, (*self._missed(entry, observation.at), observation))
+        advanced = self._decide(entry, entry.history, observation)
         if advanced is not None:
             self._publish(entry, *advanced)
 
-    def _decide(
-        self, entry: PoolEntry, history: History, observations: tuple[Observation, ...]
-    ) -> tuple[History, Decision] | None:
-        """Return what the law makes of observations, one after the other; None where it fails, which is reported."""
-        decision: Decision | None = None
+    def _decide(self, entry: PoolEntry, history: History, observation: Observation) -> tuple[History, Decision] | None:
+        """Return what the law makes of an observation; None where it fails, which is reported."""
         try:
-            for observation in observations:
-                history, decision = advance(entry.policy, history, observation)
+            return advance(entry.policy, history, observation)
         except Exception as error:  # noqa: BLE001 - one pool's fault is that pool's alone
             self._report("decide", error, pool=str(entry.key))
             return None
-        return None if decision is None else (history, decision)
 
     def _publish(self, entry: PoolEntry, history: History, decision: Decision) -> None:
         before = entry.decision
         usable = is_usable(decision, self._clock.now(), self._max_hold_age_s)
         entry.publish(history, decision, signalled=usable and decision.active)
         self._record(entry, before, decision)
-
-    def _missed(self, entry: PoolEntry, at: float) -> tuple[Observation, ...]:
-        """Return an observation without data for each tick between the entry's newest and ``at``.
-
-        At most as many as the law remembers: older ones would leave its windows again at once.
-        """
-        newest = entry.history.newest_at
-        if newest is None:
-            return ()
-        missed = min(round((at - newest) / self._interval_s) - 1, retained_ticks(entry.policy))
-        note = "this tick was not evaluated: the one before took too long, or the process stood still"
-        return tuple(Observation(at=at - self._interval_s * back, notes=(note,)) for back in range(missed, 0, -1))
 
     def _start_anew(self, at: float, newest: float) -> None:
         _LOG.warning(
@@ -298,4 +282,5 @@ class _Breather:
 
 
 def _gist(decision: Decision) -> tuple[object, ...]:
-    return decision.action, decision.target, decision.reason.code
+    diagnostics = tuple(reason.code for reason in decision.diagnostics)
+    return decision.action, decision.target, decision.reason.code, decision.protection, diagnostics
