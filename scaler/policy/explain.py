@@ -172,11 +172,15 @@ def preemptions(window_s: float) -> Reason:
 
 
 def no_data(situation: Situation) -> tuple[Reason, ...]:
-    """Say that the last answer is held for want of data, and what is missing."""
+    """Say that the last answer is held for want of data, and the cause: the reader's if it knows, else what is missing.
+
+    Two causes at most; the observation's notes have them all.
+    """
     missing = [assessment.note for assessment in situation.assessments if assessment.need.up is None]
+    causes = list(dict.fromkeys(situation.observation.notes or missing))[:2]
     since = situation.history.usable_at
     age = "" if since is None else f", for {format_duration(situation.now - since)}"
-    text = f"no data to decide on{age}: {'; '.join(dict.fromkeys(missing))}; the last answer is held"
+    text = f"no data to decide on{age}: {'; '.join(causes)}; the last answer is held"
     return (Reason(ReasonCode.NO_DATA, text),)
 
 

@@ -230,6 +230,16 @@ def test_without_data_the_last_answer_is_held_and_its_age_is_known() -> None:
     assert decisions[-1].reason.text.startswith("no data to decide on, for 9 min:")
 
 
+def test_without_data_the_reader_says_what_the_cause_is() -> None:
+    blind = Observation(
+        at=4 * TICK_S, notes=("Prometheus at http://prometheus:9090 cannot be asked: connection refused",)
+    )
+    assert run(policy(), [*steady(41, 8, 4), blind])[-1].reason.text == (
+        "no data to decide on, for 15 s: Prometheus at http://prometheus:9090 cannot be asked: connection refused;"
+        " the last answer is held"
+    )
+
+
 def test_lost_engine_metrics_hold_the_requested_count() -> None:
     lost = dict.fromkeys(("running", "waiting", "kv_usage_ratios", "ttft_p95_s"), Absent.MISSING)
     decisions = run(policy(), [*steady(8, 8, 5), *steady(8, 8, 60, start=5, **lost, serving=0.0)])
