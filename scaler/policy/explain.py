@@ -1,5 +1,7 @@
 """Every reason in words: what the person on call reads. Sentences carry the numbers that were compared."""
 
+import math
+
 from scaler.model import (
     Absent,
     Action,
@@ -31,7 +33,7 @@ def scale_up(situation: Situation) -> tuple[Reason, ...]:
     burst = situation.burst_need
     if burst is not None:
         text = (
-            f"{_sentence(situation, 0)}: needs {count_of(burst)}, at least twice as many, so nothing is waited for;"
+            f"{_sentence(situation, 0)}: needs {count_of(burst)}, at least twice as many, so nothing is waited for:"
             f" {_risk(situation, 0)}"
         )
         reasons.append((burst, Reason(ReasonCode.BURST, text)))
@@ -40,7 +42,7 @@ def scale_up(situation: Situation) -> tuple[Reason, ...]:
             continue
         text = (
             f"{_sentence(situation, index)} for {one.up_met} of {signal.windows.scale_up} windows: needs"
-            f" {count_of(one.up)}, or {_risk(situation, index)}"
+            f" {count_of(one.up)}, as {_risk(situation, index)}"
         )
         reasons.append((one.up, Reason(ReasonCode.NEED_ABOVE, text)))
     if not reasons:
@@ -210,8 +212,11 @@ def _why_not_down(situation: Situation, *, asks_for_more: bool) -> tuple[Reason,
     if missing or asks_for_more:
         return missing
     now = max(assessment.need.down or 0 for assessment in situation.assessments)
-    if now < situation.working:
+    if max(now + situation.policy.warm_replicas, situation.lowest) < situation.requested:
         return (_window_down(situation, now),)
+    if now < situation.working:
+        text = f"{_load(situation)} needs {now}, and minReplicas keeps {situation.lowest}"
+        return (Reason(ReasonCode.MIN_REPLICAS, text),)
     up = max(assessment.need.up or 0 for assessment in situation.assessments)
     spare = situation.policy.warm_replicas
     with_spare = f", {spare} of them spare" if spare else ""
@@ -385,14 +390,14 @@ def _risk(situation: Situation, index: int) -> str:
     match signal.form:
         case SignalForm.SATURATION:
             room = signal.scale_up * situation.policy.slots_per_replica * situation.working
-            over = 0.0 if isinstance(value, Absent) else max(0.0, value - room)
-            return f"{format_number(round(over))} requests are beyond what keeps the objective, and wait"
+            over = 1 if isinstance(value, Absent) else max(1, math.ceil(value - room))
+            return f"{over} {'request is' if over == 1 else 'requests are'} more than the objective allows"
         case SignalForm.KV_CACHE:
-            return "requests wait for KV cache or are preempted"
+            return "requests would wait for KV cache or be preempted"
         case SignalForm.LATENCY:
-            missed = "" if isinstance(value, Absent) else f": it is {format_number(value / signal.scale_up)} times that"
-            return f"the objective of {format_duration(signal.scale_up)} is missed{missed}"
+            times = "over" if isinstance(value, Absent) else f"{format_number(value / signal.scale_up)} times"
+            return f"it is {times} its objective"
         case SignalForm.CAPACITY:
             return "replicas carry more than they can"
         case SignalForm.INTENSITY:
-            return "it stays above its limit"
+            return "it is above its limit"

@@ -93,7 +93,7 @@ def test_the_story_of_a_scale_up_defends_its_cost() -> None:
     assert record["story"].split(". ") == [
         (
             "Scale up from 8 to 9 replicas: in flight 41 > 1 x 4 slots x 8 replicas for 4 of 4 windows: needs 11"
-            " replicas, or 9 requests are beyond what keeps the objective, and wait"
+            " replicas, as 9 requests are more than the objective allows"
         ),
         "This has been asked for 45 s without a break",
         "11 replicas are wanted; maxHourlyCost 24 pays for 9 at 2.5 each",

@@ -34,7 +34,7 @@ def test_a_load_above_capacity_scales_up_once_it_lasted_its_window() -> None:
     assert decisions[2].action is Action.SCALE_UP
     assert decisions[2].reason.text == (
         "in flight 41 > 1 x 4 slots x 8 replicas for 3 of 4 windows: needs 11 replicas,"
-        " or 9 requests are beyond what keeps the objective, and wait"
+        " as 9 requests are more than the objective allows"
     )
 
 
@@ -303,3 +303,10 @@ def test_windows_of_one_signal_can_differ() -> None:
     slow = replace(SATURATION, windows=SignalWindows(scale_up=8, scale_down=20))
     patient = replace(pool, signals=(slow, *pool.signals[1:]))
     assert targets(run(patient, steady(41, 8, 7))) == [8, 8, 8, 8, 8, 11, 11]
+
+
+def test_at_the_minimum_nothing_is_waited_for() -> None:
+    decision = run(policy(min_replicas=2), steady(1, 2, 5))[-1]
+    assert decision.action is Action.HOLD
+    assert decision.reason.code is ReasonCode.MIN_REPLICAS
+    assert decision.reason.text == "1 in flight on 2 replicas of 4 slots needs 1, and minReplicas keeps 2"

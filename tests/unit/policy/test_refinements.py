@@ -400,6 +400,4 @@ def test_since_when_and_what_a_scale_up_costs_stand_in_its_record() -> None:
     decision = run(policy(replica_hourly_cost=2.0, max_hourly_cost=100.0), steady(41, 8, 4))[-1]
     assert decision.over_since == 0.0
     assert decision.hourly_cost == 22.0
-    assert decision.reason.text.endswith(
-        "needs 11 replicas, or 9 requests are beyond what keeps the objective, and wait"
-    )
+    assert decision.reason.text.endswith("needs 11 replicas, as 9 requests are more than the objective allows")
