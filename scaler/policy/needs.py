@@ -29,6 +29,8 @@ FLOOR_LOAD_RATIO: Final = 0.8
 """A load below this share of the one that broke the latency is another load: what it needed no longer binds."""
 KV_FULL_RATIO: Final = 0.9
 """A replica above this holds requests back for want of KV cache, so its usage no longer shows the demand."""
+LATENCY_STEPS: Final = 4
+"""A latency that the load in flight does not explain is met in steps of one in so many replicas."""
 STEP_RATIO: Final = 1.5
 """One look at a latency or a level can say "more", not "how much more": half as many again at most."""
 PREDICTED_UTILISATION_LIMIT: Final = 0.98
@@ -100,9 +102,14 @@ def saturation(policy: PoolPolicy, signal: SignalPolicy, observation: Observatio
     if isinstance(x, Absent):
         return Assessment(x, NO_VOTE, "requests running or waiting are missing")
     up_slots = signal.scale_up * policy.slots_per_replica
-    down_slots = signal.scale_down * policy.slots_per_replica
+    return Assessment(x, Need(ceil_replicas(x / up_slots), saturation_down_need(policy, signal, x)))
+
+
+def saturation_down_need(policy: PoolPolicy, signal: SignalPolicy, x: float) -> int:
+    """Return the replicas that ``x`` requests in flight can be left with; see ``saturation``."""
+    slots = policy.slots_per_replica
     noisy = x + policy.scale_down_noise * math.sqrt(x)
-    return Assessment(x, Need(ceil_replicas(x / up_slots), ceil_replicas(max(x / down_slots, noisy / up_slots))))
+    return ceil_replicas(max(x / (signal.scale_down * slots), noisy / (signal.scale_up * slots)))
 
 
 def saturation_release_threshold(policy: PoolPolicy, signal: SignalPolicy, replicas: int) -> float:
@@ -221,11 +228,25 @@ def latency(
     up = 0
     if ratio > 1 and not note:
         fewest = replicas if context.fewest_serving is None else context.fewest_serving
-        up = ceil_replicas(fewest * min(STEP_RATIO, ratio))
+        up = min(ceil_replicas(fewest * min(STEP_RATIO, ratio)), _latency_limit(policy, x, fewest))
     if isinstance(x, Absent):
         return Assessment(value, Need(up, None), note)
     down = max(up, floor, _latency_down_need(policy, signal, ratio=ratio, value_s=value, x=x, serving=replicas))
     return Assessment(value, Need(up, down), note)
+
+
+def _latency_limit(policy: PoolPolicy, x: Reading, fewest: int) -> int:
+    """Return the most replicas that a latency may ask for.
+
+    Requests that wait are counted by the saturation already. So a latency asks for no more than the saturation would
+    let the pool keep, and else for steps that can each be judged: a quarter more, one at least.
+
+    Worked: 41 in flight keep 14 replicas of 4 slots; with 8 serving the limit is 14, with 20 it is 25.
+    """
+    step = fewest + max(1, fewest // LATENCY_STEPS)
+    if isinstance(x, Absent):
+        return step
+    return max(step, saturation_down_need(policy, policy.signals[0], x))
 
 
 def _floor(context: LatencyContext, x: Reading) -> int:
@@ -247,7 +268,10 @@ def _latency_gate(
     running, waiting, serving = observation.running, observation.waiting, observation.serving
     if isinstance(running, Absent) or isinstance(waiting, Absent) or isinstance(serving, Absent):
         return f"the load behind {name} is unknown"
-    if waiting <= 0 and running < policy.latency_min_saturation * policy.slots_per_replica * serving:
+    slots = policy.slots_per_replica * serving
+    if running + waiting <= slots and running < policy.latency_min_saturation * slots:
+        if waiting > 0:
+            return f"{name} is of a queue that other replicas have room for: more replicas cannot mend routing"
         return f"{name} is of requests that are gone: nothing waits and few run"
     if context.drain_s is not None and context.drain_s <= policy.drain_horizon_s:
         when = f"will be gone in about {format_duration(math.ceil(context.drain_s))}" if waiting > 0 else "is gone"

@@ -206,6 +206,25 @@ def test_a_quantile_that_lingers_in_a_pool_gone_quiet_is_not_its_base() -> None:
     assert history.latencies[0].base_s == 0.2
 
 
+# --- how much a latency may ask for ---------------------------------------------------------------------------------
+
+
+def test_a_latency_asks_for_no_more_than_the_load_would_be_left_with_or_a_quarter() -> None:
+    slow: dict[str, Any] = {"ttft_p95_s": 400.0}
+    queued = run(policy(), [observation(0, 8, 8), *steady(41, 8, 4, start=1, **slow)])[-1].signals[2]
+    long_prompts = run(policy(), [observation(0, 8, 20), *steady(41, 20, 4, start=1, **slow)])[-1].signals[2]
+    assert (queued.up_need, long_prompts.up_need) == (12, 25)
+
+
+def test_a_queue_that_other_replicas_have_room_for_is_no_reason_for_more() -> None:
+    stuck = steady(60, 37, 4, running=30.0, waiting=30.0, ttft_p95_s=400.0)
+    decision = run(policy(slots_per_replica=16), stuck)[-1]
+    assert decision.action is Action.HOLD
+    assert decision.signals[2].note == (
+        "ttft_p95 is of a queue that other replicas have room for: more replicas cannot mend routing"
+    )
+
+
 # --- zero -------------------------------------------------------------------------------------------------------------
 
 
