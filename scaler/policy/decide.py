@@ -83,7 +83,7 @@ def _requested(history: History, observation: Observation) -> int | None:
 
 
 def _without_stuck_queues(policy: PoolPolicy, history: History, observation: Observation) -> Observation:
-    """Return the observation with the queues of wedged replicas cut to their slots: others cannot serve them."""
+    """Return the observation without the waiting requests that no further replica could serve."""
     excess = wedges.excess_queue(history.wedges, observation.replicas, policy.slots_per_replica, observation.at)
     if not excess or isinstance(observation.waiting, Absent):
         return observation

