@@ -6,10 +6,10 @@ BIN := .venv/bin
 UV := uv==0.13.8
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check run proto lock clean tools
+.PHONY: help setup demo test check run bench-steadiness proto lock clean tools
 
 help: ## Show this list
-	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "make %-7s %s\n", $$1, $$2 }'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "make %-16s %s\n", $$1, $$2 }'
 
 setup: .venv/.ready ## Make .venv and fetch Prometheus and grpcurl into .tools
 	@$(BIN)/python -m tools.fetch_tools
@@ -34,6 +34,9 @@ check: .venv/.ready ## Run the linters: ruff, mypy --strict, import-linter
 run: .venv/.ready ## Serve KEDA from this machine (RUN_ARGS='--prometheus-url ...', RUN_ARGS='--help' for more)
 	@echo "Serving KEDA's external scaler"
 	@$(BIN)/vllm-scaler serve $(RUN_ARGS)
+
+bench-steadiness: .venv/.ready ## Run the law against steady loads and steps in a simulated cluster (BENCH_ARGS='--quick')
+	@$(BIN)/python -m benchmarks.steadiness $(BENCH_ARGS)
 
 proto: .venv/.ready ## Generate scaler/protos from protos/
 	@$(BIN)/python -m tools.proto

@@ -123,7 +123,7 @@ PRESETS: Final[Mapping[str, Preset]] = {
                 "off", "Caches hold prompts until the decode pool has fetched them: full ones tell of a slow transfer."
             ),
             "scaleDownNoise": PresetValue(
-                "3", "A prompt is in flight for about a second, so what one scrape sees of them is a matter of luck."
+                "4", "A prompt is in flight for about a second, so what one scrape sees of them is a matter of luck."
             ),
         },
         to_measure={

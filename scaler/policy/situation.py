@@ -13,6 +13,8 @@ CHANGE_HELD_TICKS: Final = 4
 did is seen only with the next scrape of kube-state-metrics. Publishing n before would undo it."""
 BURST_FACTOR: Final = 2
 """A load that needs so many times the replicas is no noise."""
+BURST_STEP: Final = 2
+"""Nor is one that needs so many more; twice as many as one replica is one more, which noise asks for every hour."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +48,9 @@ class Situation:
 
     @property
     def burst_need(self) -> int | None:
-        """What the load needs right now, if that is at least twice the replicas."""
-        need = self.assessments[0].need.up
-        if need is None or self.requested < 1 or need < BURST_FACTOR * self.requested:
+        """What the load needs right now, if that is at least twice the replicas, and two more."""
+        need, requested = self.assessments[0].need.up, self.requested
+        if need is None or requested < 1 or need < max(BURST_FACTOR * requested, requested + BURST_STEP):
             return None
         return need
 

@@ -45,12 +45,12 @@ class Capacity(Section):
         examples=["0.7"],
     )
     scale_down_noise: Number = Field(
-        default=2.0,
+        default=3.0,
         ge=0,
         le=10,
         description="How much random fluctuation fewer replicas must still have room for, in square roots of the"
         " requests in flight (about standard deviations). 0 leaves none; raise it for bursty traffic.",
-        examples=["3"],
+        examples=["4"],
     )
 
     @property

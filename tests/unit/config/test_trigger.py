@@ -34,7 +34,7 @@ def test_a_trigger_with_the_two_needed_keys_gets_the_laws_defaults(parse: Parse)
             SignalPolicy(SignalName.KV_CACHE, SignalForm.KV_CACHE, 0.9, 0.7, windows, "ratio"),
             SignalPolicy(SignalName.TTFT_P95, SignalForm.LATENCY, 2.5, 0.6, windows, "seconds", 20),
         ),
-        scale_down_noise=2.0,
+        scale_down_noise=3.0,
         latency_min_saturation=0.5,
         drain_horizon_s=60.0,
         scale_up_cooldown_s=30.0,
