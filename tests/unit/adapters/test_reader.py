@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 from structlog.testing import capture_logs
 
-from scaler.adapters.reader import MetricsReader
+from scaler.adapters.reader import MetricsReader, only
 from scaler.errors import PrometheusTimeoutError
 from scaler.model import Absent, Extra, PoolKey, PoolLocator
 from scaler.promql import Sample
@@ -37,7 +37,7 @@ def healthy(expr: str) -> tuple[Sample, ...]:
 
 async def test_pools_are_observed_at_the_tick_with_one_deadline_for_all_queries() -> None:
     api = Api(healthy)
-    seen = await MetricsReader(api, NAMES).observe({KEY: LOCATOR}, AT)
+    seen = await MetricsReader(only(api), NAMES).observe({KEY: LOCATOR}, AT)
     assert (seen[KEY].at, seen[KEY].running, seen[KEY].serving) == (AT, 4, 1)
     assert len(api.asked) == 4
     assert {(at, deadline) for _, at, deadline in api.asked} == {(AT, 42.0)}
@@ -52,12 +52,12 @@ async def test_queries_run_side_by_side() -> None:
             return await super().query(expr, at, deadline)
 
     async with asyncio.timeout(10):
-        assert (await MetricsReader(Slow(healthy), NAMES).observe({KEY: LOCATOR}, AT))[KEY].running == 4
+        assert (await MetricsReader(only(Slow(healthy)), NAMES).observe({KEY: LOCATOR}, AT))[KEY].running == 4
 
 
 async def test_no_pools_ask_nothing() -> None:
     api = Api(healthy)
-    assert await MetricsReader(api, NAMES).observe({}, AT) == {}
+    assert await MetricsReader(only(api), NAMES).observe({}, AT) == {}
     assert api.asked == []
 
 
@@ -67,7 +67,7 @@ async def test_a_failed_query_leaves_the_other_readings() -> None:
             raise PrometheusTimeoutError("no answer in 10 s")
         return healthy(expr)
 
-    seen = (await MetricsReader(Api(rule), NAMES).observe({KEY: LOCATOR}, AT))[KEY]
+    seen = (await MetricsReader(only(Api(rule)), NAMES).observe({KEY: LOCATOR}, AT))[KEY]
     assert (seen.running, seen.ttft_p95_s) == (4, Absent.MISSING)
 
 
@@ -79,7 +79,7 @@ async def test_the_operators_query_runs_as_it_is_for_the_pools_that_ask_for_it()
 
     api = Api(rule)
     pools = {KEY: asking("custom:depth"), OTHER_KEY: LOCATOR}
-    seen = await MetricsReader(api, NAMES, queries=queries).observe(pools, AT)
+    seen = await MetricsReader(only(api), NAMES, queries=queries).observe(pools, AT)
     assert (seen[KEY].extras, seen[OTHER_KEY].extras) == ({"custom:depth": Extra(7.0)}, {})
     assert [expr for expr, _, _ in api.asked].count(queries["depth"]) == 1
     assert len(api.asked) == 5
@@ -91,7 +91,7 @@ async def test_a_failed_extra_leaves_the_other_readings() -> None:
             raise PrometheusTimeoutError("no answer in 10 s")
         return healthy(expr)
 
-    seen = (await MetricsReader(Api(rule), NAMES).observe({KEY: asking("gpu")}, AT))[KEY]
+    seen = (await MetricsReader(only(Api(rule)), NAMES).observe({KEY: asking("gpu")}, AT))[KEY]
     assert (seen.running, seen.extras["gpu"].value) == (4, Absent.MISSING)
 
 
@@ -101,24 +101,24 @@ async def test_queries_are_told_with_their_name_duration_and_error() -> None:
             raise PrometheusTimeoutError("no answer in 10 s")
         return healthy(expr)
 
-    told: list[tuple[str, float, str | None]] = []
+    told: list[tuple[str, str, float, str | None]] = []
     seconds = itertools.count()
     reader = MetricsReader(
-        Api(rule), NAMES, on_query=lambda *what: told.append(what), monotonic=lambda: float(next(seconds))
+        only(Api(rule)), NAMES, on_query=lambda *what: told.append(what), monotonic=lambda: float(next(seconds))
     )
     await reader.observe({KEY: LOCATOR}, AT)
-    assert {(name, error) for name, _, error in told} == {
+    assert {(name, error) for _, name, _, error in told} == {
         ("replicas", None),
         ("freshness", None),
         ("latency", None),
         ("workload", "PrometheusTimeoutError"),
     }
-    assert all(duration > 0 for _, duration, _ in told)
+    assert all(duration > 0 for _, _, duration, _ in told)
 
 
 async def test_a_changed_set_of_pools_is_planned_anew() -> None:
     api = Api(healthy)
-    reader = MetricsReader(api, NAMES)
+    reader = MetricsReader(only(api), NAMES)
     pools = {KEY: LOCATOR}
     await reader.observe(pools, AT)
     pools[OTHER_KEY] = PoolLocator("serving", "llama", None)
@@ -135,7 +135,7 @@ async def test_a_fault_of_the_client_is_logged_and_makes_everything_missing() ->
         raise ZeroDivisionError("what nobody thought of")
 
     with capture_logs() as logs:
-        seen = await MetricsReader(Api(rule), NAMES).observe({KEY: LOCATOR}, AT)
+        seen = await MetricsReader(only(Api(rule)), NAMES).observe({KEY: LOCATOR}, AT)
     assert seen[KEY].serving is Absent.MISSING
     assert "ZeroDivisionError: what nobody thought of" in seen[KEY].notes[0]
     assert [(log["event"], log["log_level"]) for log in logs] == [("reading_failed", "error")]
@@ -150,7 +150,7 @@ async def test_cancelling_an_observation_ends_it() -> None:
             await asyncio.Event().wait()
             return await super().query(expr, at, deadline)
 
-    task = asyncio.create_task(MetricsReader(Stuck(healthy), NAMES).observe({KEY: LOCATOR}, AT))
+    task = asyncio.create_task(MetricsReader(only(Stuck(healthy)), NAMES).observe({KEY: LOCATOR}, AT))
     async with asyncio.timeout(10):
         await asked.wait()
         task.cancel()
