@@ -80,15 +80,20 @@ class _BlockingClient(PrometheusConnect):  # type: ignore[misc]  # the package h
         super().close()
 
     def ask(self, expr: str, at: float, deadline: float) -> tuple[Sample, ...]:
-        """Ask as ``_ask`` does; no error's text has a secret, even where the server repeats it."""
+        """Ask once, and once more when there was no connection or the server said that it is busy (503)."""
         try:
-            return self._ask(expr, at, deadline)
-        except PrometheusError as error:
-            text = self._credentials.masked(str(error))
-            if text == str(error):
+            reply = self._post(expr, at, deadline)
+        except PrometheusUnavailableError:
+            if not self._may_retry(deadline):
                 raise
-            failed = type(error)(text)
-        raise failed  # outside of the handler, so that the unmasked text is not in the traceback
+            reply = self._post(expr, at, deadline)
+        else:
+            busy = reply.status == http.HTTPStatus.SERVICE_UNAVAILABLE
+            if busy and isinstance(self._refusal(reply), PrometheusUnavailableError) and self._may_retry(deadline):
+                reply = self._post(expr, at, deadline)
+        if reply.status != http.HTTPStatus.OK:
+            raise self._refusal(reply)
+        return self._decoded(reply.body)
 
     def prepare(self) -> dict[str, str]:
         """Return the headers to send, after what TLS needs was put in place.
@@ -104,22 +109,6 @@ class _BlockingClient(PrometheusConnect):  # type: ignore[misc]  # the package h
                     self._session.mount(self.url, TlsAdapter(context, self._concurrency))
                     used.close()
         return self._credentials.headers()
-
-    def _ask(self, expr: str, at: float, deadline: float) -> tuple[Sample, ...]:
-        """Ask once, and once more when there was no connection or the server said that it is busy (503)."""
-        try:
-            reply = self._post(expr, at, deadline)
-        except PrometheusUnavailableError:
-            if not self._may_retry(deadline):
-                raise
-            reply = self._post(expr, at, deadline)
-        else:
-            busy = reply.status == http.HTTPStatus.SERVICE_UNAVAILABLE
-            if busy and isinstance(self._refusal(reply), PrometheusUnavailableError) and self._may_retry(deadline):
-                reply = self._post(expr, at, deadline)
-        if reply.status != http.HTTPStatus.OK:
-            raise self._refusal(reply)
-        return decode_vector(reply.body)
 
     def _may_retry(self, deadline: float) -> bool:
         if deadline - self._monotonic() <= self._pause_s:
@@ -168,9 +157,15 @@ class _BlockingClient(PrometheusConnect):  # type: ignore[misc]  # the package h
             raise PrometheusTimeoutError(f"Prometheus at {self.url} did not answer in time")
         return left_s
 
+    def _decoded(self, body: bytes) -> tuple[Sample, ...]:
+        """Read an answer; the text of its error has no secret, even where the server repeats one."""
+        with contextlib.suppress(PrometheusError):
+            return decode_vector(body)
+        # Masked before the text is cut: half a secret would not be found afterwards.
+        return decode_vector(self._credentials.masked(body.decode("utf-8", "replace")).encode())
+
     def _refusal(self, reply: _Reply) -> PrometheusError:
         """Return the error that an answer other than 200 stands for."""
-        # Masked before it is cut: half a secret would not be found afterwards.
         body = self._credentials.masked(reply.body.decode("utf-8", "replace"))
         try:
             answer = json.loads(body)
@@ -185,8 +180,9 @@ class _BlockingClient(PrometheusConnect):  # type: ignore[misc]  # the package h
         if 400 <= reply.status < 500:  # noqa: PLR2004 - the class of the status
             return PrometheusRejectedError(text)
         if reply.location:
+            target = quoted(self._credentials.masked(reply.location))
             return PrometheusDecodeError(
-                f"Prometheus at {self.url} redirects to {quoted(reply.location)} (HTTP {reply.status}), which is not"
+                f"Prometheus at {self.url} redirects to {target} (HTTP {reply.status}), which is not"
                 " followed: set the address to where Prometheus itself is"
             )
         return PrometheusDecodeError(text)

@@ -135,8 +135,8 @@ def _backend_keys() -> str:
         for key, field in BACKEND_FIELDS.items()
     ]
     return (
-        "These are the keys of one backend. What is said above of `prometheus_*`, of `query_timeout` and of the settings"
-        " beside it holds for them too.\n\n"
+        "These are the keys of one backend. What is said above of `prometheus_*`, of `query_timeout` and of the"
+        " settings beside it holds for them too.\n\n"
         "| key | default | allowed | meaning |\n| --- | --- | --- | --- |\n" + "\n".join(rows) + "\n"
     )
 

@@ -1,13 +1,15 @@
 import asyncio
 import itertools
 from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
 
-from scaler.adapters.reader import MetricsReader, only
-from scaler.errors import PrometheusTimeoutError
-from scaler.model import Absent, Extra, PoolKey, PoolLocator
+from scaler.adapters.reader import Backend, MetricsReader, only
+from scaler.errors import PrometheusPartialError, PrometheusTimeoutError
+from scaler.model import Absent, Extra, LabelMatcher, Observation, PoolKey, PoolLocator
 from scaler.promql import Sample
 from tests.prometheus_rows import AT, KEY, LOCATOR, NAMES, asking, engine, scraped
 
@@ -156,3 +158,71 @@ async def test_cancelling_an_observation_ends_it() -> None:
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
+
+
+ELSEWHERE = replace(LOCATOR, backend="eu-1")
+TWO = {KEY: LOCATOR, OTHER_KEY: ELSEWHERE}
+"""Two pools of the same names, on two backends."""
+
+
+async def read_both(default: Api, other: Api, **settings: Any) -> tuple[Observation, Observation]:
+    backends = {"default": Backend(default), "eu-1": Backend(other, (LabelMatcher("cluster", "=", "eu-1"),))}
+    seen = await MetricsReader(backends, NAMES, **settings).observe(TWO, AT)
+    return seen[KEY], seen[OTHER_KEY]
+
+
+async def test_each_pool_is_read_from_its_own_backend_within_that_ones_deadline() -> None:
+    class Later(Api):
+        def deadline(self) -> float:
+            return 99.0
+
+    default, other = Api(healthy), Later(lambda expr: tuple(engine(running=7)) if "reason" in expr else healthy(expr))
+    seen, elsewhere = await read_both(default, other)
+    assert (seen.running, elsewhere.running) == (4, 7)
+    assert [{deadline for _, _, deadline in api.asked} for api in (default, other)] == [{42.0}, {99.0}]
+
+
+async def test_external_labels_are_asked_of_their_backend_alone() -> None:
+    default, other = Api(healthy), Api(healthy)
+    await read_both(default, other)
+    assert len(other.asked) == len(default.asked) == 4
+    assert all('cluster="eu-1"' in expr for expr, _, _ in other.asked)
+    assert not any("cluster" in expr for expr, _, _ in default.asked)
+
+
+async def test_a_named_query_runs_on_the_pools_backend_with_its_external_labels() -> None:
+    default, other = Api(healthy), Api(healthy)
+    backends = {"default": Backend(default), "eu-1": Backend(other, (LabelMatcher("cluster", "=", "eu-1"),))}
+    pools = {KEY: LOCATOR, OTHER_KEY: replace(asking("custom:depth"), backend="eu-1")}
+    reader = MetricsReader(backends, NAMES, queries={"depth": "sum by (namespace) (jobs)"})
+    await reader.observe(pools, AT)
+    assert [expr for expr, _, _ in other.asked if "jobs" in expr] == ['sum by (namespace) (jobs{cluster="eu-1"})']
+    assert not any("jobs" in expr for expr, _, _ in default.asked)
+
+
+@pytest.mark.parametrize(
+    "error", [PrometheusTimeoutError("no answer"), PrometheusPartialError("warnings"), ValueError()]
+)
+async def test_a_failing_backend_takes_nothing_from_the_pools_of_another(error: Exception) -> None:
+    def fails(_: str) -> tuple[Sample, ...]:
+        raise error
+
+    with capture_logs():
+        seen, elsewhere = await read_both(Api(healthy), Api(fails))
+    assert (seen.running, seen.serving) == (4, 1)
+    assert (elsewhere.running, elsewhere.serving) == (Absent.MISSING, Absent.MISSING)
+    assert elsewhere.notes != ()
+
+
+async def test_queries_are_told_with_their_backend() -> None:
+    told: list[tuple[str, str, float, str | None]] = []
+    await read_both(Api(healthy), Api(healthy), on_query=lambda *what: told.append(what))
+    assert sorted({(backend, len(name) > 0) for backend, name, _, _ in told}) == [("default", True), ("eu-1", True)]
+    assert len(told) == 8
+
+
+async def test_a_pool_of_a_backend_that_is_gone_is_missing_and_says_so() -> None:
+    seen = await MetricsReader(only(Api(healthy)), NAMES).observe(TWO, AT)
+    assert seen[KEY].running == 4
+    assert seen[OTHER_KEY].running is Absent.MISSING
+    assert "no Prometheus 'eu-1'" in seen[OTHER_KEY].notes[0]
