@@ -127,11 +127,13 @@ class TlsAdapter(HTTPAdapter):
 
 
 def _context(access: Access, authorities: bytes | None) -> ssl.SSLContext:
+    # It verifies certificates and host names. ssl.create_default_context would take an empty file for no file.
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     try:
         if authorities is None:
-            context = ssl.create_default_context(cafile=DEFAULT_CA_BUNDLE_PATH)
+            context.load_verify_locations(DEFAULT_CA_BUNDLE_PATH)
         else:
-            context = ssl.create_default_context(cadata=authorities.decode("ascii"))
+            context.load_verify_locations(cadata=authorities.decode("ascii"))
     except (ssl.SSLError, ValueError) as error:
         raise PrometheusUnavailableError(f"{access.ca_file} holds no PEM certificates of authorities") from error
     if access.client_cert_file is not None and access.client_key_file is not None:

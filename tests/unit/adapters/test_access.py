@@ -249,6 +249,7 @@ async def test_nothing_is_sent_that_nobody_asked_for(
         ("bearer_token_file", "h" * (MAX_SECRET_BYTES + 1), "the bearer token file {path} is larger than 16384 bytes"),
         ("basic_auth_password_file", None, "the password file {path} cannot be read: No such file or directory"),
         ("ca_file", None, "the TLS file {path} cannot be read: No such file or directory"),
+        ("ca_file", "", "{path} holds no PEM certificates of authorities"),
         ("ca_file", "no certificate", "{path} holds no PEM certificates of authorities"),
     ],
 )
