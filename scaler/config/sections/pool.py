@@ -49,8 +49,9 @@ class Pool(Section):
     selector: Selector = Field(
         default=(),
         description="Further label matchers that the pool's vLLM series must meet, in PromQL form, with or without"
-        f" braces; at most {MATCHER_LIMIT}. Use it when one Prometheus holds several clusters, or when a router"
-        " exports series of the same names. Labels that the queries set themselves (the namespace, `le`, and names"
+        f" braces; at most {MATCHER_LIMIT}. Use it when a router exports series of the same names. It does not narrow"
+        " kube-state-metrics: where one Prometheus holds several clusters, let the operator of the scaler name a"
+        " backend with external labels for each. Labels that the queries set themselves (the namespace, `le`, and names"
         " that begin with `__`) are refused. Regular expressions are RE2, as in Prometheus.",
         examples=['job="vllm",cluster=~"eu-1|eu-2"'],
         json_schema_extra={"default": "no further condition"},
