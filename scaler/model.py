@@ -26,6 +26,10 @@ Reading: TypeAlias = float | Absent
 """A finite number of zero or more, or why there is none."""
 
 
+DEFAULT_BACKEND: Final = "default"
+"""Name of the Prometheus that a pool is read from where its trigger names none."""
+
+
 class WorkloadKind(enum.StrEnum):
     """The kinds of workload that run vLLM replicas; the value is the key in trigger metadata."""
 
@@ -77,6 +81,8 @@ class PoolLocator:
     """A replica whose newest sample is older does not count as serving."""
     extras: tuple[str, ...] = ()
     """Names of the further readings that the pool asks for, ascending: signals, and what wakes it at zero."""
+    backend: str = DEFAULT_BACKEND
+    """Name of the Prometheus that has the pool's series, as the operator of the service calls it."""
 
     def __str__(self) -> str:
         if self.workload is not None:

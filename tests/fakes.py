@@ -39,6 +39,11 @@ class ManualClock:
         self._wake()
         await woken.wait()
 
+    @property
+    def sleepers(self) -> int:
+        """How many wait for a later time."""
+        return len(self._sleepers)
+
     def advance(self, seconds: float) -> None:
         """Let time pass."""
         self._now += seconds

@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-from tests.prometheus_server import start_prometheus
+from tests.prometheus_server import RunningPrometheus, start_prometheus
 from tests.scraped_pages import Page, Target
 
 # Enough for every page that changes to have changed and been scraped twice since.
@@ -69,8 +69,10 @@ class PageHandler(BaseHTTPRequestHandler):
 
 
 @contextmanager
-def scraped_prometheus(target_list: Sequence[Target], data_dir: Path) -> Iterator[Scraped]:
-    """Start a Prometheus and wait until it has scraped every target often enough."""
+def scraped_prometheus(
+    target_list: Sequence[Target], data_dir: Path, start: Callable[..., RunningPrometheus] = start_prometheus
+) -> Iterator[Scraped]:
+    """Start a Prometheus, or what ``start`` does, and wait until it has scraped every target often enough."""
     with ExitStack() as cleanup:
         server = cleanup.enter_context(Pages([target.page for target in target_list]))
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
@@ -91,7 +93,7 @@ def scraped_prometheus(target_list: Sequence[Target], data_dir: Path) -> Iterato
             for honoured in (True, False)
         ]
         config = {"global": {"scrape_interval": "1s", "scrape_timeout": "1s"}, "scrape_configs": jobs}
-        prometheus = start_prometheus(yaml.safe_dump(config), data_dir=data_dir, extra_args=(), cleanup=cleanup)
+        prometheus = start(yaml.safe_dump(config), data_dir=data_dir, extra_args=(), cleanup=cleanup)
         deadline = time.monotonic() + SCRAPED_WITHIN_S
         while any(len(times) < SCRAPES for times in server.served):
             assert time.monotonic() < deadline, f"too few scrapes: {[len(times) for times in server.served]}"

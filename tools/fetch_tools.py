@@ -1,4 +1,6 @@
-"""Put prometheus, promtool and grpcurl into .tools/bin where the machine has none: ``python -m tools.fetch_tools``.
+"""Put prometheus, promtool, grpcurl and victoria-metrics into .tools/bin where the machine has none.
+
+``python -m tools.fetch_tools`` does it.
 
 They are wanted by the demo and by the integration tests only, so one that cannot be had is reported and no error here:
 whoever needs it fails with the same words. Nothing needs root, and nothing outside .tools is changed.
@@ -17,7 +19,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Final
 
-from scaler.demo.prometheus_process import TOOLS_DIR, find_tool
+from scaler.demo.prometheus_process import TOOLS_DIR, find_tool, tool_variable
 from scaler.errors import ScalerError
 
 _GRPCURL_REQUIREMENT: Final = Path(__file__).resolve().parent / "requirements-grpcurl.txt"
@@ -43,6 +45,7 @@ def main(arguments: Iterable[str] | None = None, tools_dir: Path = TOOLS_DIR) ->
     quiet: bool = parser.parse_args(None if arguments is None else list(arguments)).quiet
     _provide(("prometheus", "promtool"), fetch_prometheus, tools_dir, quiet=quiet)
     _provide(("grpcurl",), fetch_grpcurl, tools_dir, quiet=quiet)
+    _provide(("victoria-metrics",), fetch_victoria_metrics, tools_dir, quiet=quiet)
 
 
 def fetch_prometheus(tools_dir: Path) -> str:
@@ -51,13 +54,26 @@ def fetch_prometheus(tools_dir: Path) -> str:
     Raises:
         FetchError: This is no Debian or Ubuntu, or the package cannot be downloaded.
     """
+    return _from_debian("prometheus", ("prometheus", "promtool"), tools_dir)
+
+
+def fetch_victoria_metrics(tools_dir: Path) -> str:
+    """Take victoria-metrics out of Debian's package, and say so. Tests read from it, and are skipped without it.
+
+    Raises:
+        FetchError: This is no Debian or Ubuntu, or the package cannot be downloaded.
+    """
+    return _from_debian("victoria-metrics", ("victoria-metrics",), tools_dir)
+
+
+def _from_debian(package_name: str, programs: tuple[str, ...], tools_dir: Path) -> str:
     if shutil.which("apt-get") is None or shutil.which("dpkg-deb") is None:
         raise FetchError("it is fetched from Debian's package, and this machine has no apt-get")
     with tempfile.TemporaryDirectory(dir=tools_dir) as scratch:
         folder = Path(scratch)
-        package = _download_package(folder)
+        package = _download_package(folder, package_name)
         _run(["dpkg-deb", "--extract", str(package), str(folder / "package")], folder)
-        for name in ("prometheus", "promtool"):
+        for name in programs:
             _install(folder / "package" / "usr" / "bin" / name, tools_dir)
         return f"Debian's package {package.name}"
 
@@ -102,7 +118,7 @@ def _provide(names: tuple[str, ...], fetch: Callable[[Path], str], tools_dir: Pa
     except ScalerError as error:
         print(
             f"{' and '.join(names)}: not to be had: {error}. Only the demo and the integration tests need this: "
-            f"install it, and set {names[0].upper()}_BIN to its path",
+            f"install it, and set {tool_variable(names[0])} to its path",
             file=sys.stderr,
         )
 
@@ -111,16 +127,16 @@ def _is_missing(name: str, tools_dir: Path) -> bool:
     try:
         find_tool(name, tools_dir)
     except ScalerError:
-        if os.environ.get(f"{name.upper()}_BIN"):
+        if os.environ.get(tool_variable(name)):
             raise  # A variable comes first wherever we look, so nothing that we fetch would be used.
         return True
     return False
 
 
-def _download_package(folder: Path) -> Path:
+def _download_package(folder: Path, name: str) -> Path:
     """Download Debian's package; where the machine's package lists are absent or too old, read fresh ones aside."""
     try:
-        _run(["apt-get", "download", "prometheus"], folder)
+        _run(["apt-get", "download", name], folder)
     except FetchError:
         for needed in ("lists/partial", "cache/archives/partial"):
             (folder / needed).mkdir(parents=True)
@@ -128,8 +144,8 @@ def _download_package(folder: Path) -> Path:
         private = {"Dir::State::lists": folder / "lists", "Dir::Cache": folder / "cache", "APT::Sandbox::User": "root"}
         options = [f"--option={key}={value}" for key, value in private.items()]
         _run(["apt-get", *options, "update"], folder)
-        _run(["apt-get", *options, "download", "prometheus"], folder)
-    (package,) = folder.glob("prometheus_*.deb")
+        _run(["apt-get", *options, "download", name], folder)
+    (package,) = folder.glob(f"{name}_*.deb")
     return package
 
 

@@ -23,6 +23,7 @@ from requests.adapters import HTTPAdapter
 from urllib3.exceptions import HTTPError, ReadTimeoutError
 from urllib3.util.retry import Retry
 
+from scaler.adapters.access import Access, Credentials, TlsAdapter
 from scaler.errors import (
     PrometheusDecodeError,
     PrometheusError,
@@ -54,11 +55,21 @@ class _BlockingClient(PrometheusConnect):  # type: ignore[misc]  # the package h
     """
 
     def __init__(
-        self, url: str, *, concurrency: int, max_response_bytes: int, monotonic: Callable[[], float], pause_s: float
+        self,
+        url: str,
+        *,
+        access: Access,
+        concurrency: int,
+        max_response_bytes: int,
+        monotonic: Callable[[], float],
+        pause_s: float,
     ) -> None:
         super().__init__(url=url.rstrip("/"), retry=Retry(total=0))
         self._session.trust_env = False
         self._session.mount(self.url, HTTPAdapter(pool_maxsize=concurrency, max_retries=Retry(total=0)))
+        self._credentials = Credentials(access)
+        self._concurrency = concurrency
+        self._mounting = threading.Lock()
         self._max_response_bytes = max_response_bytes
         self._monotonic = monotonic
         self._pause_s = pause_s
@@ -82,7 +93,22 @@ class _BlockingClient(PrometheusConnect):  # type: ignore[misc]  # the package h
                 reply = self._post(expr, at, deadline)
         if reply.status != http.HTTPStatus.OK:
             raise self._refusal(reply)
-        return decode_vector(reply.body)
+        return self._decoded(reply.body)
+
+    def prepare(self) -> dict[str, str]:
+        """Return the headers to send, after what TLS needs was put in place.
+
+        Raises:
+            PrometheusUnavailableError: A file cannot be read or used; the text names it.
+        """
+        if self.url.lower().startswith("https:"):
+            context = self._credentials.tls()
+            with self._mounting:
+                used = self._session.get_adapter(self.url)
+                if not isinstance(used, TlsAdapter) or used.context is not context:
+                    self._session.mount(self.url, TlsAdapter(context, self._concurrency))
+                    used.close()
+        return self._credentials.headers()
 
     def _may_retry(self, deadline: float) -> bool:
         if deadline - self._monotonic() <= self._pause_s:
@@ -90,12 +116,15 @@ class _BlockingClient(PrometheusConnect):  # type: ignore[misc]  # the package h
         return not self._closing.wait(self._pause_s)
 
     def _post(self, expr: str, at: float, deadline: float) -> _Reply:
+        headers = self.prepare()
         left_s = self._left(deadline)
         try:
             with self._session.post(
                 f"{self.url}/api/v1/query",
-                # The server need not go on for longer than we listen.
-                data={"query": expr, "time": f"{at:.3f}", "timeout": f"{left_s:.3f}"},
+                # The server need not go on for longer than we listen. VictoriaMetrics answers as of 30 s before "now",
+                # its search.latencyOffset, unless it is asked for no cache; others do not know that word.
+                data={"query": expr, "time": f"{at:.3f}", "timeout": f"{left_s:.3f}", "nocache": "1"},
+                headers=headers,
                 timeout=(left_s, left_s),
                 allow_redirects=False,
                 stream=True,
@@ -129,13 +158,21 @@ class _BlockingClient(PrometheusConnect):  # type: ignore[misc]  # the package h
             raise PrometheusTimeoutError(f"Prometheus at {self.url} did not answer in time")
         return left_s
 
+    def _decoded(self, body: bytes) -> tuple[Sample, ...]:
+        """Read an answer; the text of its error has no secret, even where the server repeats one."""
+        with contextlib.suppress(PrometheusError):
+            return decode_vector(body)
+        # Masked before the text is cut: half a secret would not be found afterwards.
+        return decode_vector(self._credentials.masked(body.decode("utf-8", "replace")).encode())
+
     def _refusal(self, reply: _Reply) -> PrometheusError:
         """Return the error that an answer other than 200 stands for."""
+        body = self._credentials.masked(reply.body.decode("utf-8", "replace"))
         try:
-            answer = json.loads(reply.body)
+            answer = json.loads(body)
         except (ValueError, RecursionError):
             answer = None
-        said = describe_error(answer) or quoted(reply.body[:300].decode("utf-8", "replace")) or "without a text"
+        said = describe_error(answer) or quoted(body[:300]) or "without a text"
         text = f"Prometheus at {self.url} answered HTTP {reply.status}: {said}"
         if 500 <= reply.status < 600:  # noqa: PLR2004 - the class of the status
             if isinstance(answer, dict) and answer.get("errorType") == "timeout":
@@ -144,8 +181,9 @@ class _BlockingClient(PrometheusConnect):  # type: ignore[misc]  # the package h
         if 400 <= reply.status < 500:  # noqa: PLR2004 - the class of the status
             return PrometheusRejectedError(text)
         if reply.location:
+            target = quoted(self._credentials.masked(reply.location))
             return PrometheusDecodeError(
-                f"Prometheus at {self.url} redirects to {quoted(reply.location)} (HTTP {reply.status}), which is not"
+                f"Prometheus at {self.url} redirects to {target} (HTTP {reply.status}), which is not"
                 " followed: set the address to where Prometheus itself is"
             )
         return PrometheusDecodeError(text)
@@ -172,6 +210,7 @@ class Prometheus:
         timeout_s: Seconds that a query may take where its caller sets no deadline.
         concurrency: Queries, and threads, at once.
         max_response_bytes: The longest answer that is read, after decompression.
+        access: What it wants besides; files are not looked at before ``check`` or the first query.
         monotonic: Seconds since some instant; deadlines are on this clock.
         retry_pause_s: Seconds before the one retry.
     """
@@ -183,6 +222,7 @@ class Prometheus:
         timeout_s: float,
         concurrency: int,
         max_response_bytes: int,
+        access: Access = Access(),  # noqa: B008 - frozen
         monotonic: Callable[[], float] = time.monotonic,
         retry_pause_s: float = _RETRY_PAUSE_S,
     ) -> None:
@@ -190,6 +230,7 @@ class Prometheus:
         self._monotonic = monotonic
         self._client = _BlockingClient(
             url,
+            access=access,
             concurrency=concurrency,
             max_response_bytes=max_response_bytes,
             monotonic=monotonic,
@@ -197,6 +238,14 @@ class Prometheus:
         )
         self._threads = ThreadPoolExecutor(concurrency, thread_name_prefix="prometheus")
         self._free_threads = asyncio.Semaphore(concurrency)
+
+    def check(self) -> None:
+        """Look whether the files are there and can be used.
+
+        Raises:
+            PrometheusUnavailableError: One cannot; the text names it.
+        """
+        self._client.prepare()
 
     def deadline(self) -> float:
         """Return the instant ``timeout_s`` from now, for queries that share it."""

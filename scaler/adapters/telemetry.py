@@ -53,14 +53,14 @@ class Telemetry:
         self._query_seconds = Histogram(
             f"{PREFIX}_query_duration_seconds",
             "Time that a Prometheus query took, whatever its outcome.",
-            ["query"],
+            ["backend", "query"],
             buckets=_QUERY_BUCKETS,
             registry=registry,
         )
         self._query_errors = Counter(
             f"{PREFIX}_query_errors",
             "Prometheus queries without a usable answer.",
-            ["query", "error"],
+            ["backend", "query", "error"],
             registry=registry,
         )
         self._tick_seconds = Histogram(
@@ -96,18 +96,19 @@ class Telemetry:
             registry=registry,
         )
 
-    def query_done(self, query: str, seconds: float, error: str | None) -> None:
+    def query_done(self, backend: str, query: str, seconds: float, error: str | None) -> None:
         """Count one Prometheus query.
 
         Args:
+            backend: The name of the Prometheus that was asked.
             query: Its stable name.
             seconds: How long it took.
             error: Name of the error's class, as in ``scaler.errors``; None when it was answered.
         """
-        self._query_seconds.labels(query).observe(seconds)
+        self._query_seconds.labels(backend, query).observe(seconds)
         if error is not None:
             self._query_errors.labels(
-                query, error.removeprefix("Prometheus").removesuffix("Error").lower() or "other"
+                backend, query, error.removeprefix("Prometheus").removesuffix("Error").lower() or "other"
             ).inc()
 
     def tick_done(self, seconds: float) -> None:

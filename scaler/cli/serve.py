@@ -15,7 +15,7 @@ def serve(loaded: LoadedSettings) -> None:
     """Serve KEDA: read vLLM's metrics from Prometheus and answer how many replicas each pool needs.
 
     Every setting has a flag, an environment variable and a key in the settings file. The flag goes before the variable,
-    the variable before the file. Queries of your own (queries) stand in the file only.
+    the variable before the file. Further backends and queries of your own (backends, queries) stand in the file only.
     """
     settings = loaded.settings
     logs.configure(settings.log_level, settings.log_format)

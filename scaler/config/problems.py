@@ -14,6 +14,7 @@ from pydantic_core import PydanticCustomError
 
 from scaler.config.kinds import allowed
 from scaler.errors import ConfigError
+from scaler.model import DEFAULT_BACKEND
 
 TEXT_LIMIT_BYTES: Final = 850
 """All of one error's text. An event's message holds 1024 bytes, and KEDA puts about 150 of its own before ours."""
@@ -99,6 +100,8 @@ class Given:
     """The set of defaults that was asked for."""
     preset_texts: Mapping[str, str] = field(default_factory=dict)
     """Its values by field key."""
+    backends: Collection[str] = (DEFAULT_BACKEND,)
+    """The names of the Prometheus backends that the operator of the service has named."""
 
     @staticmethod
     def of(info: ValidationInfo) -> "Given":
@@ -168,7 +171,7 @@ def sentences(error: ValidationError, fields: Mapping[str, FieldInfo], given: Gi
             case "cross_field":
                 text = item["msg"]
             case "missing":
-                text = f"{key} is missing: give {allowed(fields[key])}"
+                text = f"{given.name(key)} is missing: give {allowed(fields[key])}"
             case "detail":
                 text = f"{given.show(key, '')} {item['msg']}"
             case _:

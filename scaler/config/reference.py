@@ -9,6 +9,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from scaler.config import metadata, server
+from scaler.config.backends import BACKEND_FIELDS, Backends
 from scaler.config.kinds import allowed_range, default_text, kind_of, only_with
 from scaler.config.presets import PRESETS, Preset
 from scaler.config.sections.base import key_of
@@ -45,12 +46,15 @@ triggers:
 This page is made from the code that checks the keys (`python -m scaler.config.reference`).
 """
 
+_FILE_ONLY: Final = ", ".join(f"`{name}`" for name in server.FIELDS if name in server.FILE_ONLY)
 _SETTINGS_INTRO: Final = f"""\
 # Settings of the service
 
-Each setting of `vllm-scaler serve` but `queries` has a flag and an environment variable, and each a key in a YAML file.
-The flag goes before the environment variable, that before the file, and that before the default. The file is named by
-`--config` or `{CONFIG_ENV}`. An empty value counts as not given. Durations are seconds (`90`) or have units (`1m30s`).
+Each setting of `vllm-scaler serve` has a key in a YAML file, and each of a single value also a flag and an environment
+variable; {_FILE_ONLY} are mappings and stand in the file
+only. The flag goes before the environment variable, that before the file, and that before the default. The file is
+named by `--config` or `{CONFIG_ENV}`. An empty value counts as not given. Durations are seconds (`90`), or
+have units (`1m30s`).
 
 A key of the file that is not known, or a value that is not allowed, stops the service at the start, with every problem
 on a line of its own and exit code 2. A `VLLM_SCALER_` variable that is not known is logged as a warning.
@@ -67,7 +71,7 @@ def trigger_page() -> str:
 
 def settings_page() -> str:
     """Return docs/reference/settings.md."""
-    return _page(_SETTINGS_INTRO, server.SECTIONS, str, _setting_example, {})
+    return _page(_SETTINGS_INTRO, server.SECTIONS, str, _setting_example, {Backends: _backend_keys()})
 
 
 PAGES: Final[Mapping[str, Callable[[], str]]] = {"trigger-metadata.md": trigger_page, "settings.md": settings_page}
@@ -123,6 +127,18 @@ def _setting_example(key: str, example: str) -> str:
     if key in server.FILE_ONLY:
         return f"in the file\n\n```yaml\n{example}\n```"
     return f"`{flag_name(key)} {example}`, `{env_name(key)}={example}` or `{key}: '{example}'` in the file"
+
+
+def _backend_keys() -> str:
+    rows = [
+        f"| `{key}` | {_default(field)} | {_allowed(field)} | {field.description} |"
+        for key, field in BACKEND_FIELDS.items()
+    ]
+    return (
+        "These are the keys of one backend. What is said above of `prometheus_*`, of `query_timeout` and of the"
+        " settings beside it holds for them too.\n\n"
+        "| key | default | allowed | meaning |\n| --- | --- | --- | --- |\n" + "\n".join(rows) + "\n"
+    )
 
 
 def _preset(name: str, preset: Preset) -> str:

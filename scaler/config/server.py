@@ -4,28 +4,26 @@ This is the one source of truth: the flags of ``vllm-scaler serve``, validation,
 docs/reference/settings.md all follow from it. Durations are seconds. ``scaler.config.sources`` reads the settings.
 """
 
-import ipaddress
-import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, ClassVar, Final, Literal
-from urllib.parse import urlsplit
+from typing import Annotated, Final, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo, field_validator
+from pydantic import BeforeValidator, Field, ValidationInfo, field_validator
 
+from scaler.config.backends import Access, Backend, Backends
 from scaler.config.kinds import (
     ByteSize,
     Duration,
     Kind,
     LabelName,
     WholeNumber,
-    is_kubernetes_name,
-    read_text,
-    read_whole_number,
+    kind_of,
     read_word,
 )
-from scaler.config.problems import Given, cross_field, detail
+from scaler.config.problems import Given, cross_field
 from scaler.config.queries import NamedQueries, read_named_queries
+from scaler.config.server_base import FilePath, Host, Port, Section, Url
+from scaler.model import DEFAULT_BACKEND
 from scaler.promql.named import MAX_NAMED_QUERIES, MAX_QUERY_CHARS
 from scaler.units import format_duration
 
@@ -37,44 +35,6 @@ DEFAULT_QUERY_TIMEOUT_S: Final = 10.0
 """Prometheus gives up after 2 min, but what is answered later than this is no basis for the tick that asked."""
 
 
-def without_credentials(url: str) -> str:
-    """Return ``url`` with everything before its last @ masked, so that it may be shown."""
-    _, at, rest = url.rpartition("@")
-    return f"***@{rest}" if at else url
-
-
-def _read_url(value: object) -> str:
-    text = str(value).strip()
-    url = urlsplit(text)
-    if url.username is not None or url.password is not None:
-        raise detail(
-            "must not hold a user name or password, which process lists and logs would show: let a proxy beside the"
-            " service add them"
-        )
-    bad = url.scheme not in {"http", "https"} or not url.hostname or url.port == 0 or url.query or url.fragment
-    if bad or re.fullmatch(r"[!-~]{1,1024}", text) is None:
-        raise ValueError("not an http URL")
-    return text.rstrip("/")
-
-
-def _read_host(value: object) -> str:
-    text = str(value).strip()
-    if is_kubernetes_name(text.lower()):
-        return text
-    bare = text[1:-1] if text.startswith("[") and text.endswith("]") else text
-    return str(ipaddress.ip_address(bare))
-
-
-Url = Annotated[
-    str,
-    BeforeValidator(_read_url),
-    Kind("URL", "an http or https URL without a query, such as http://prometheus.monitoring:9090"),
-]
-Host = Annotated[
-    str, BeforeValidator(_read_host), Kind("address", "an IP address or host name, without a port, such as 0.0.0.0")
-]
-Port = Annotated[int, BeforeValidator(read_whole_number), Kind("port", "a port number")]
-FilePath = Annotated[Path, BeforeValidator(read_text), Kind("path", "a path to a file")]
 LogLevel = Annotated[
     Literal["debug", "info", "warning", "error"],
     BeforeValidator(read_word),
@@ -85,12 +45,6 @@ LogFormat = Annotated[
 ]
 
 
-class Section(BaseModel):
-    """What the sections of the settings have in common."""
-
-    model_config: ClassVar[ConfigDict] = ConfigDict(frozen=True, extra="forbid", validate_default=True)
-
-
 class Evaluation(Section):
     """How pools are evaluated: every interval, all of them, with a handful of queries.
 
@@ -99,7 +53,8 @@ class Evaluation(Section):
 
     prometheus_url: Url = Field(
         default="http://127.0.0.1:9090",
-        description="Where the HTTP API of Prometheus is, without `/api/v1`. Credentials do not belong in it.",
+        description="Where the HTTP API of Prometheus is, without `/api/v1`. This is the backend named `default`, which"
+        " pools are read from whose trigger names no other. Credentials do not belong in it.",
         examples=["http://prometheus.monitoring:9090"],
     )
     evaluation_interval: Duration = Field(
@@ -357,6 +312,8 @@ class Operation(Section):
 
 SECTIONS: Final[tuple[tuple[str, type[Section]], ...]] = (
     ("Evaluation", Evaluation),
+    ("Access to Prometheus", Access),
+    ("Further backends", Backends),
     ("Named queries", Queries),
     ("Serving KEDA", Serving),
     ("TLS", Tls),
@@ -365,13 +322,32 @@ SECTIONS: Final[tuple[tuple[str, type[Section]], ...]] = (
 """The sections in the order of the reference page, with their titles."""
 
 
-class ServerSettings(Evaluation, Queries, Serving, Tls, Operation):
+# pydantic reads fields from the last class to the first, and a check can look only at fields that were read before.
+class ServerSettings(Backends, Access, Evaluation, Queries, Serving, Tls, Operation):
     """All settings of the service, read and checked."""
+
+    def every_backend(self) -> dict[str, Backend]:
+        """Return all backends by name, the default among them."""
+        default = Backend.model_construct(
+            url=self.prometheus_url,
+            ca_file=self.prometheus_ca_file,
+            client_cert_file=self.prometheus_client_cert_file,
+            client_key_file=self.prometheus_client_key_file,
+            bearer_token_file=self.prometheus_bearer_token_file,
+            basic_auth_user=self.prometheus_basic_auth_user,
+            basic_auth_password_file=self.prometheus_basic_auth_password_file,
+            headers=self.prometheus_headers,
+            external_labels=self.prometheus_external_labels,
+            timeout=self.query_timeout,
+            concurrency=self.query_concurrency,
+            max_response_bytes=self.max_response_bytes,
+        )
+        return {DEFAULT_BACKEND: default, **self.backends}
 
 
 FIELDS: Final = {name: field for _, section in SECTIONS for name, field in section.model_fields.items()}
 """Every setting by name, in the order of the reference page."""
-FILE_ONLY: Final = frozenset(Queries.model_fields)
+FILE_ONLY: Final = frozenset(name for name, field in FIELDS.items() if kind_of(field).name == "mapping")
 """The settings that are no single values, so that neither a flag nor an environment variable can hold them."""
 FLAGS: Final = {name: field for name, field in FIELDS.items() if name not in FILE_ONLY}
 """The settings that have a flag and an environment variable."""

@@ -12,8 +12,10 @@ from typing import Final
 import yaml
 from pydantic import ValidationError
 
+from scaler.config.backends import DEFAULT_PREFIX, SECRETIVE, access_problems, narrowing_problems
 from scaler.config.problems import Given, config_error, defaults, escaped, nearest, quoted, sentences
-from scaler.config.server import FIELDS, FILE_ONLY, FLAGS, ServerSettings, without_credentials
+from scaler.config.server import FIELDS, FILE_ONLY, FLAGS, ServerSettings
+from scaler.config.server_base import without_credentials
 
 ENV_PREFIX: Final = "VLLM_SCALER_"
 CONFIG_ENV: Final = f"{ENV_PREFIX}CONFIG"
@@ -71,8 +73,8 @@ def load_settings(
             if field in FIELDS and text and not (name.endswith("_PORT") and _SERVICE_LINK_VALUE.fullmatch(text)):
                 texts[field], names[field] = text, name
     problems = [_unknown("file key", key, FIELDS) for key in file_values if key not in FIELDS]
-    shown = {field: without_credentials(text) if field == "prometheus_url" else text for field, text in texts.items()}
-    given = Given(shown, names)
+    given = Given({field: _shown(field, text) for field, text in texts.items()}, names)
+    problems += access_problems(given, DEFAULT_PREFIX)
     # What only a file can hold is no text, so it goes through as it is.
     values = texts | {field: file_values[field] for field in FILE_ONLY & texts.keys()}
     settings: ServerSettings | None = None
@@ -80,6 +82,8 @@ def load_settings(
         settings = ServerSettings.model_validate(defaults(FIELDS) | values, context=given)
     except ValidationError as error:
         problems += sentences(error, FIELDS, given)
+    else:
+        problems += narrowing_problems(settings.every_backend(), settings.queries)
     if problems or settings is None:
         raise config_error(problems, "the settings")
     return LoadedSettings(settings, _warnings(env, by_env))
@@ -112,6 +116,13 @@ def read_settings_file(path: Path) -> dict[str, object]:
             [f"{where} is not a mapping: write one setting a line, such as grpc_port: 50051"], "the settings"
         )
     return {str(key): value for key, value in values.items()}
+
+
+def _shown(field: str, text: str) -> str:
+    """Return a value as it may be shown: mappings can hold secrets, such as headers."""
+    if field in SECRETIVE:
+        return "…"
+    return without_credentials(text) if field == "prometheus_url" else text
 
 
 def _place(error: yaml.YAMLError) -> str:

@@ -16,9 +16,10 @@ from scaler.config.kinds import OFF, is_kubernetes_name, is_namespace, read_word
 from scaler.config.metadata import DEFAULTS, FIELDS, TriggerMetadata
 from scaler.config.presets import PRESETS
 from scaler.config.problems import Given, config_error, nearest, quoted, sentences
+from scaler.config.sections.backend import URL_REFUSED
 from scaler.config.signals import extras_of, signals_of
 from scaler.config.together import problems_together
-from scaler.model import PoolKey, PoolLocator, PoolPolicy, Workload, WorkloadKind
+from scaler.model import DEFAULT_BACKEND, PoolKey, PoolLocator, PoolPolicy, Workload, WorkloadKind
 from scaler.policy.diagnostics import objectives_off_bounds
 
 KEDA_KEYS: Final = frozenset({"scalerAddress", "enableTLS", "unsafeSsl", "tlsCertFile"})
@@ -59,6 +60,7 @@ def parse_trigger(
     tick_s: float,
     namespace_label: str = "namespace",
     queries: Collection[str] = (),
+    backends: Collection[str] = (DEFAULT_BACKEND,),
 ) -> Trigger:
     """Read one trigger's metadata.
 
@@ -69,6 +71,7 @@ def parse_trigger(
         tick_s: The service's evaluation interval, seconds.
         namespace_label: The label that holds a series' namespace.
         queries: The names of the queries that the service's operator has named.
+        backends: The names of the Prometheus backends that the service's operator has named.
 
     Returns:
         The pool's key and policy, and warnings for the user.
@@ -83,7 +86,7 @@ def parse_trigger(
     texts, names = _known_values(metadata, problems)
     name = read_word(texts.get("preset", ""))
     preset = PRESETS[name].texts if name in PRESETS else {}
-    given = Given(texts, names, namespace_label, queries, name, preset)
+    given = Given(texts, names, namespace_label, queries, name, preset, backends)
     parsed: TriggerMetadata | None = None
     try:
         parsed = TriggerMetadata.model_validate(DEFAULTS | preset | texts, context=given)
@@ -144,7 +147,7 @@ def _unknown(written: str) -> str:
     if written in _SCALED_OBJECT_KEYS:
         return f"{shown} does not belong in metadata: it stands elsewhere in the ScaledObject"
     if any(word in folded for word in _URL_KEYS):
-        return f"{shown} is not allowed: the operator of the scaler chooses the Prometheus, not a trigger"
+        return f"{shown} {URL_REFUSED}"
     suffix = _FROM_ENV if folded.endswith(_FROM_ENV.lower()) else ""
     meant = nearest(written[: len(written) - len(suffix)], FIELDS)
     return f"{shown} is not known" + (f": did you mean {meant}{suffix}?" if meant else "")
@@ -184,6 +187,7 @@ def _policy(parsed: TriggerMetadata, namespace: str, tick_s: float) -> PoolPolic
             rate_window_s=parsed.rate_window_seconds,
             stale_after_s=parsed.stale_after_seconds,
             extras=extras_of(signals, activation),
+            backend=parsed.prometheus,
         ),
         tick_s=tick_s,
         slots_per_replica=parsed.slots_per_replica,

@@ -31,17 +31,22 @@ _PORT_ATTEMPTS: Final = 5
 _LOG_TAIL_LINES: Final = 5
 
 
+def tool_variable(name: str) -> str:
+    """Return the environment variable that names a program: "victoria-metrics" -> VICTORIA_METRICS_BIN."""
+    return f"{name.upper().replace('-', '_')}_BIN"
+
+
 def find_tool(name: str, tools_dir: Path = TOOLS_DIR) -> Path:
     """Find an outside program: ``$<NAME>_BIN``, beside ``$PROMETHEUS_BIN``, on PATH, or in the project's .tools/bin.
 
     Args:
-        name: The program's name: "prometheus", "promtool" or "grpcurl".
+        name: The program's name: "prometheus", "promtool", "grpcurl" or "victoria-metrics".
         tools_dir: Where ``make setup`` has put what it fetched.
 
     Raises:
         ScalerError: It is nowhere, or the variable names something that cannot be run.
     """
-    variable = f"{name.upper()}_BIN"
+    variable = tool_variable(name)
     named = os.environ.get(variable)
     if named:
         found = shutil.which(named)

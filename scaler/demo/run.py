@@ -20,7 +20,7 @@ from rich.console import Console
 
 from scaler.adapters import logs
 from scaler.adapters.prometheus import Prometheus
-from scaler.adapters.reader import MetricsReader
+from scaler.adapters.reader import MetricsReader, only
 from scaler.adapters.telemetry import Telemetry
 from scaler.config.server import ServerSettings
 from scaler.demo import scenario
@@ -190,7 +190,7 @@ async def _start_service(
     )
     stack.callback(client.close)
     names = LabelNames(settings.namespace_label, settings.pod_label, settings.instance_label)
-    reader = MetricsReader(client, names, on_query=telemetry.query_done)
+    reader = MetricsReader(only(client), names, on_query=telemetry.query_done)
     return await stack.enter_async_context(running_service(settings, reader=reader, telemetry=telemetry))
 
 

@@ -68,7 +68,7 @@ class EngineExtra:
         found = by_signal(rows)
         metric = " or ".join(_METRICS[self.signal])
         value = found.get(_VALUE)
-        if value is None:
+        if value is None and not (self.signal in _LATENCIES and found.get(_SUPPORT) == 0):
             # A pool without replicas has none of its series, and says so once for all.
             if reader.serving != 0:
                 notes.add(
@@ -79,7 +79,7 @@ class EngineExtra:
         if self.signal in _LATENCIES:
             samples = reading(found.get(_SUPPORT))
             return Extra(read_p95(value, samples, metric, notes), samples)
-        if not usable(value):
+        if value is not None and not usable(value):
             notes.add(f"{self.name} is missing: the rate of {metric} is {value:g}, which is none")
         return Extra(reading(value))
 

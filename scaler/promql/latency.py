@@ -91,7 +91,9 @@ def _note_missing(found: Mapping[str, float], notes: Notes, *, rate_window_s: fl
     bad = {signal: value for signal, value in found.items() if signal in _METRICS and not usable(value)}
     for signal in sorted(bad.keys() - {TTFT_P95}):
         notes.add(f"{_METRICS[signal]}: the unusable value {bad[signal]:g} of its rate is ignored")
-    absent = [metric for signal, metric in _METRICS.items() if signal not in found]
+    # A P95 of nothing is left out by VictoriaMetrics.
+    explained = {TTFT_P95} if found.get(TTFT_SAMPLES) == 0 else set()
+    absent = [metric for signal, metric in _METRICS.items() if signal not in found and signal not in explained]
     if len(absent) < len(_METRICS):
         if absent:
             notes.add(f"no rate of {', '.join(absent)} where there are others: renamed, or dropped by the scrape")

@@ -5,19 +5,20 @@ costs by the signals and the shapes, not by the pools. An extra costs only where
 """
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from types import MappingProxyType
 from typing import Final, TypeVar
 
 from scaler.errors import PrometheusError
-from scaler.model import Observation, PoolKey, PoolLocator
+from scaler.model import LabelMatcher, Observation, PoolKey, PoolLocator
 from scaler.promql.assemble import Evidence, assemble
 from scaler.promql.batches import Batch, Identity, Owners, batched
 from scaler.promql.escape import matcher_problem
 from scaler.promql.extra_query import ExtraQuery
 from scaler.promql.extras import extra_query
+from scaler.promql.narrow import narrowed
 from scaler.promql.queries import (
     FRESHNESS,
     KSM_NAMESPACE_LABEL,
@@ -92,13 +93,19 @@ class ReadPlan:
         return observations
 
 
-def plan(pools: Mapping[PoolKey, PoolLocator], names: LabelNames, queries: Mapping[str, str] = _NO_QUERIES) -> ReadPlan:
-    """Plan how to read pools with few queries.
+def plan(
+    pools: Mapping[PoolKey, PoolLocator],
+    names: LabelNames,
+    queries: Mapping[str, str] = _NO_QUERIES,
+    external: Sequence[LabelMatcher] = (),
+) -> ReadPlan:
+    """Plan how to read the pools of one backend with few queries.
 
     Args:
         pools: Where each pool's series are. One that cannot be asked about gets an observation that says why.
         names: The labels of the scrape configuration.
         queries: The operator's PromQL by name, checked by ``check_named_queries``.
+        external: What every series of the backend must meet besides, whatever it is of.
 
     Returns:
         The same plan for the same pools, whatever their order.
@@ -130,6 +137,10 @@ def plan(pools: Mapping[PoolKey, PoolLocator], names: LabelNames, queries: Mappi
         batches += batched(owners, (KSM_NAMESPACE_LABEL, series.label), partial(workload_query, series, names))
     for query, owners in askers.items():
         batches += query.batches(owners, names)
+    if external:
+        batches = [
+            replace(batch, query=replace(batch.query, expr=narrowed(batch.query.expr, external))) for batch in batches
+        ]
     return ReadPlan(
         queries=tuple(dict.fromkeys(batch.query for batch in batches)),
         pools=ordered,

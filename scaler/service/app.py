@@ -11,12 +11,12 @@ import structlog
 
 import scaler
 from scaler.adapters.clock import Clock, SystemClock
-from scaler.adapters.prometheus import Prometheus
 from scaler.adapters.reader import MetricsReader
 from scaler.adapters.telemetry import Telemetry
 from scaler.config.server import ServerSettings
 from scaler.config.trigger import parse_trigger
 from scaler.promql import LabelNames
+from scaler.service.backends import connected
 from scaler.service.grpc_server import GrpcServer
 from scaler.service.http import HEARTBEAT_S, HttpServer, Vitals
 from scaler.service.registry import Registry
@@ -92,7 +92,7 @@ def run(settings: ServerSettings) -> None:
         settings: All settings of the service.
 
     Raises:
-        StartError: A port cannot be bound, or certificates cannot be used.
+        StartError: A port cannot be bound, or certificates or files of a backend cannot be used.
     """
     asyncio.run(_serve(settings))
 
@@ -102,15 +102,9 @@ async def _serve(settings: ServerSettings) -> None:
     for signal_number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(signal_number, stop.set)
     telemetry = Telemetry()
-    prometheus = Prometheus(
-        settings.prometheus_url,
-        timeout_s=settings.query_timeout,
-        concurrency=settings.query_concurrency,
-        max_response_bytes=settings.max_response_bytes,
-    )
     names = LabelNames(settings.namespace_label, settings.pod_label, settings.instance_label)
-    reader = MetricsReader(prometheus, names, queries=settings.queries, on_query=telemetry.query_done)
-    try:
+    with connected(settings.every_backend()) as backends:
+        reader = MetricsReader(backends, names, queries=settings.queries, on_query=telemetry.query_done)
         async with running_service(settings, reader=reader, telemetry=telemetry) as service:
             _LOG.info(
                 "started",
@@ -122,8 +116,6 @@ async def _serve(settings: ServerSettings) -> None:
             )
             await _until_stopped(stop, service.loops)
             _LOG.info("stopping", grace_s=settings.shutdown_grace)
-    finally:
-        prometheus.close()
     _LOG.info("stopped")
 
 
@@ -146,6 +138,7 @@ def _servicer(settings: ServerSettings, registry: Registry, clock: Clock, teleme
             tick_s=settings.evaluation_interval,
             namespace_label=settings.namespace_label,
             queries=settings.queries,
+            backends=settings.every_backend(),
         ),
         max_hold_age_s=settings.max_hold_age,
         first_answer_timeout_s=settings.first_answer_timeout,

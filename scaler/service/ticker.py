@@ -12,6 +12,7 @@ this service decides on the same numbers. What happens off the straight path:
 - A pool's first tick is evaluated as soon as it is asked for, together with all others that came at the same time. Then
   the ticks before it are read and put under it, so that after a restart, and in a new replica of this service, windows
   are as full as if it had been there all along.
+- A slow or dead Prometheus keeps the pools that are read from it, and no others: each backend is read by itself.
 - An error in one pool leaves that pool with its last decision; an error of everything leaves all of them so. Then the
   answers age, and are refused in the end.
 """
@@ -19,6 +20,7 @@ this service decides on the same numbers. What happens off the straight path:
 import asyncio
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from itertools import count
 from typing import Final, Protocol
 
@@ -32,6 +34,7 @@ from scaler.model import Decision, Observation, PoolKey, PoolLocator
 from scaler.policy.decide import advance
 from scaler.policy.history import History, retained_ticks
 from scaler.service.answers import is_usable
+from scaler.service.lanes import Lanes, by_backend
 from scaler.service.registry import PoolEntry, Registry
 from scaler.units import format_duration, grid_floor
 
@@ -89,15 +92,15 @@ class Ticker:
         self._settle_s = min(MAX_SETTLE_S, interval_s * _SETTLE_SHARE)
         self._said = OncePerKey()
         self._newest: float | None = None
-        self._cold: list[PoolEntry] = []
-        self._has_cold = asyncio.Event()
 
     async def run(self) -> None:
         """Evaluate ticks and newcomers until cancelled."""
         async with asyncio.TaskGroup() as group:
+            warm_ups = Lanes(group, self._warm_up)
+            newcomers = Lanes(group, partial(self._evaluate_first, then=warm_ups))
             group.create_task(self._run_ticks())
-            group.create_task(self._run_newcomers())
-            group.create_task(self._run_warm_ups())
+            while True:
+                newcomers.add(await self._registry.newcomers(COALESCE_S))
 
     async def tick(self) -> None:
         """Evaluate the newest tick of the grid, unless that was done, and drop pools that nobody asks for."""
@@ -117,18 +120,16 @@ class Ticker:
     async def evaluate(self, entries: Sequence[PoolEntry], at: float) -> None:
         """Observe pools as of a tick, and publish a decision for each that has none of this tick or a later one.
 
+        Each backend's pools are published as soon as it has answered, however long another takes.
+
         Args:
             entries: The pools.
             at: The tick, Unix seconds.
         """
         due = [entry for entry in entries if entry.history.newest_at is None or entry.history.newest_at < at]
-        if not due:
-            return
-        observations = await self._observe(due, at)
-        breather = _Breather()
-        for entry in due:
-            await breather.breathe()
-            self._advance(entry, observations[entry.key])
+        async with asyncio.TaskGroup() as group:
+            for pools in by_backend(due).values():
+                group.create_task(self._evaluate(pools, at))
 
     async def warm_up(self, entries: Sequence[PoolEntry]) -> None:
         """Fill the windows of pools that were evaluated for the first time with the ticks before that one.
@@ -137,7 +138,7 @@ class Ticker:
         as soon as it has caught up with it. A pool that was evaluated further meanwhile is caught up with likewise.
 
         Args:
-            entries: The pools.
+            entries: The pools, all of one backend.
         """
         cold = {entry: History() for entry in entries if entry.decision is not None}
         if not cold:
@@ -186,25 +187,29 @@ class Ticker:
             last = newest if self._newest is None else min(self._newest, newest)
             await self._clock.sleep_until(last + self._interval_s + self._settle_s)
 
-    async def _run_newcomers(self) -> None:
-        while True:
-            newcomers = await self._registry.newcomers(COALESCE_S)
-            try:
-                await self.evaluate(newcomers, self.newest_tick())
-            except Exception as error:  # noqa: BLE001 - as above
-                self._report("newcomers", error)
-            self._cold.extend(newcomers)
-            self._has_cold.set()
+    async def _evaluate_first(self, newcomers: list[PoolEntry], then: Lanes) -> None:
+        try:
+            await self.evaluate(newcomers, self.newest_tick())
+        except Exception as error:  # noqa: BLE001 - as above
+            self._report("newcomers", error)
+        then.add(newcomers)
 
-    async def _run_warm_ups(self) -> None:
-        while True:
-            await self._has_cold.wait()
-            self._has_cold.clear()
-            cold, self._cold = self._cold, []
-            try:
-                await self.warm_up(cold)
-            except Exception as error:  # noqa: BLE001 - as above
-                self._report("warm_up", error)
+    async def _warm_up(self, cold: list[PoolEntry]) -> None:
+        try:
+            await self.warm_up(cold)
+        except Exception as error:  # noqa: BLE001 - as above
+            self._report("warm_up", error)
+
+    async def _evaluate(self, entries: Sequence[PoolEntry], at: float) -> None:
+        """Take the pools of one backend through a tick."""
+        observations = await self._observe(entries, at)
+        breather = _Breather()
+        try:
+            for entry in entries:
+                await breather.breathe()
+                self._advance(entry, observations[entry.key])
+        except Exception as error:  # noqa: BLE001 - one backend's fault must not end the work on another's pools
+            self._report("tick", error)
 
     async def _observe(self, entries: Iterable[PoolEntry], at: float) -> dict[PoolKey, Observation]:
         """Read pools; whatever happens, there is an observation of each."""

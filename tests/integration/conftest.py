@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 import pytest
 
 from scaler.adapters.prometheus import Prometheus
-from scaler.adapters.reader import MetricsReader
+from scaler.adapters.reader import MetricsReader, only
 from scaler.model import Decision, Observation, PoolKey, PoolLocator, Workload, WorkloadKind
 from scaler.policy.decide import advance
 from scaler.promql import LabelNames
@@ -53,7 +53,7 @@ def read(prometheus: Prometheus) -> Read:
         namespace: str, *, at: float | None = None, queries: dict[str, str] | None = None, **changes: Any
     ) -> Observation:
         locator = PoolLocator(namespace, None, Workload(WorkloadKind.DEPLOYMENT, "vllm"), rate_window_s=30.0)
-        reader = MetricsReader(prometheus, LabelNames(), queries=queries or {})
+        reader = MetricsReader(only(prometheus), LabelNames(), queries=queries or {})
         key = PoolKey(namespace, "llama", "0badcafe")
         observed = await reader.observe({key: replace(locator, **changes)}, time.time() if at is None else at)
         return observed[key]

@@ -8,7 +8,7 @@ from typing import TypeAlias
 import pytest
 
 from scaler.adapters.prometheus import Prometheus
-from scaler.adapters.reader import MetricsReader
+from scaler.adapters.reader import MetricsReader, only
 from scaler.model import (
     GATEWAY_ACTIVATION,
     ROUTER_ACTIVATION,
@@ -216,10 +216,10 @@ async def test_pools_read_together_are_read_as_each_alone(prometheus: Prometheus
     pools = {PoolKey(locator.namespace, "llama", f"{n:08x}"): locator for n, locator in enumerate(locators)}
     # Late enough for every scrape before it to be stored: all queries then see the same samples.
     at = time.time() - 2.0
-    together = await MetricsReader(prometheus, LabelNames(), queries=QUERIES).observe(pools, at)
+    together = await MetricsReader(only(prometheus), LabelNames(), queries=QUERIES).observe(pools, at)
     each = await asyncio.gather(
         *(
-            MetricsReader(prometheus, LabelNames(), queries=QUERIES).observe({key: locator}, at)
+            MetricsReader(only(prometheus), LabelNames(), queries=QUERIES).observe({key: locator}, at)
             for key, locator in pools.items()
         )
     )

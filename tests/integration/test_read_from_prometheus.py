@@ -9,7 +9,7 @@ from typing import TypeAlias
 import pytest
 
 from scaler.adapters.prometheus import Prometheus
-from scaler.adapters.reader import MetricsReader
+from scaler.adapters.reader import MetricsReader, only
 from scaler.errors import PrometheusRejectedError
 from scaler.model import Absent, LabelMatcher, Observation, PoolKey, PoolLocator, Workload, WorkloadKind
 from scaler.promql import LabelNames
@@ -183,9 +183,9 @@ async def test_pools_read_together_are_read_as_each_alone(prometheus: Prometheus
     pools = {PoolKey(locator.namespace, "llama", f"{n:08x}"): locator for n, locator in enumerate(locators)}
     # Late enough for every scrape before it to be stored: all queries then see the same samples.
     at = time.time() - 2.0
-    together = await MetricsReader(prometheus, LabelNames()).observe(pools, at)
+    together = await MetricsReader(only(prometheus), LabelNames()).observe(pools, at)
     each = await asyncio.gather(
-        *(MetricsReader(prometheus, LabelNames()).observe({key: locator}, at) for key, locator in pools.items())
+        *(MetricsReader(only(prometheus), LabelNames()).observe({key: locator}, at) for key, locator in pools.items())
     )
     assert together == {key: seen for alone in each for key, seen in alone.items()}
     assert sum(seen.serving == 1 for seen in together.values()) > 10

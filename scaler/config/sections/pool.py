@@ -7,8 +7,10 @@ from pydantic import Field, ValidationInfo, field_validator
 from scaler.config.kinds import Duration, KubernetesName, Text
 from scaler.config.presets import PresetName, read_preset
 from scaler.config.problems import Given
+from scaler.config.sections.backend import BackendName, read_backend_name
 from scaler.config.sections.base import Section
 from scaler.config.selector import MATCHER_LIMIT, Selector, read_selector
+from scaler.model import DEFAULT_BACKEND
 
 A_WORKLOAD: Final = "a workload beside it (deployment, statefulSet or leaderWorkerSet)"
 """What is needed, in a sentence."""
@@ -47,12 +49,26 @@ class Pool(Section):
     selector: Selector = Field(
         default=(),
         description="Further label matchers that the pool's vLLM series must meet, in PromQL form, with or without"
-        f" braces; at most {MATCHER_LIMIT}. Use it when one Prometheus holds several clusters, or when a router"
-        " exports series of the same names. Labels that the queries set themselves (the namespace, `le`, and names"
+        f" braces; at most {MATCHER_LIMIT}. Use it when a router exports series of the same names. It does not narrow"
+        " kube-state-metrics: where one Prometheus holds several clusters, let the operator of the scaler name a"
+        " backend with external labels for each. Labels that the queries set themselves (the namespace, `le`, and names"
         " that begin with `__`) are refused. Regular expressions are RE2, as in Prometheus.",
         examples=['job="vllm",cluster=~"eu-1|eu-2"'],
         json_schema_extra={"default": "no further condition"},
     )
+
+    prometheus: BackendName = Field(
+        default=DEFAULT_BACKEND,
+        description="The Prometheus that has the pool's series, by the name that the operator of the scaler has given"
+        " it in the service's settings (`backends`). All of the pool is read from it: vLLM, kube-state-metrics, named"
+        " queries. An address is refused.",
+        examples=["eu-1"],
+    )
+
+    @field_validator("prometheus", mode="before")
+    @classmethod
+    def _prometheus_is_known(cls, value: object, info: ValidationInfo) -> str:
+        return read_backend_name(value, Given.of(info).backends)
 
     @field_validator("selector", mode="before")
     @classmethod

@@ -176,6 +176,8 @@ async def test_a_query_is_posted_as_a_form_for_its_instant(server: Server, clien
     assert path == "/api/v1/query"
     assert (form["query"], form["time"]) == (['up{pod="a&b"}'], ["1800000000.125"])
     assert 0 < float(form["timeout"][0]) <= PATIENT_S
+    # Or VictoriaMetrics would answer for half a minute ago.
+    assert form["nocache"] == ["1"]
 
 
 async def test_a_server_below_a_path_is_asked_there(server: Server, client: Make) -> None:

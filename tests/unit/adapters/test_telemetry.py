@@ -51,8 +51,8 @@ def _sorted(series: str) -> str:
 def busy_telemetry() -> Telemetry:
     """Every family with at least one series."""
     telemetry = Telemetry()
-    telemetry.query_done("replicas", 0.02, None)
-    telemetry.query_done("latency", 10.0, "PrometheusTimeoutError")
+    telemetry.query_done("default", "replicas", 0.02, None)
+    telemetry.query_done("eu-1", "latency", 10.0, "PrometheusTimeoutError")
     telemetry.tick_done(0.3)
     telemetry.ticks_skipped(2)
     telemetry.rpc_done("GetMetrics", "OK", 0.001)
@@ -156,8 +156,8 @@ def test_queries_ticks_and_calls_are_counted() -> None:
         for row in telemetry.exposition()[0].decode().splitlines()
         if row.startswith("vllm_scaler_")
     }
-    assert series['vllm_scaler_query_duration_seconds_count{query="replicas"}'] == 1
-    assert series['vllm_scaler_query_errors_total{error="timeout",query="latency"}'] == 1
+    assert series['vllm_scaler_query_duration_seconds_count{backend="default",query="replicas"}'] == 1
+    assert series['vllm_scaler_query_errors_total{backend="eu-1",error="timeout",query="latency"}'] == 1
     assert series["vllm_scaler_ticks_total"] == 1
     assert series["vllm_scaler_tick_duration_seconds_sum"] == 0.3
     assert series["vllm_scaler_skipped_ticks_total"] == 2

@@ -23,6 +23,17 @@ BESIDE = {
     "activationSignal": {"minReplicas": "0", "modelName": "llama"},
 }
 """What an example needs beside it."""
+SETTINGS_BESIDE = {
+    "tls_": {"tls_cert_file": "/a", "tls_key_file": "/b"},
+    "prometheus_client_": {
+        "prometheus_url": "https://a",
+        "prometheus_client_cert_file": "/a",
+        "prometheus_client_key_file": "/b",
+    },
+    "prometheus_ca_file": {"prometheus_url": "https://a"},
+    "prometheus_basic_auth_": {"prometheus_basic_auth_user": "me", "prometheus_basic_auth_password_file": "/a"},
+}
+"""The same for a setting, by what its name begins with."""
 
 
 @pytest.mark.parametrize("name", reference.PAGES)
@@ -54,7 +65,14 @@ def test_every_example_of_a_trigger_key_works(key: str, example: str) -> None:
     written = yaml.safe_load(f"{key}: '{example}'")
 
     metadata = {**needed, **BESIDE.get(key, {}), **written}
-    parse_trigger("serving", "vllm", metadata, tick_s=15.0, queries=["gateway_queue", "embedding_backlog"])
+    parse_trigger(
+        "serving",
+        "vllm",
+        metadata,
+        tick_s=15.0,
+        queries=["gateway_queue", "embedding_backlog"],
+        backends=["default", "eu-1"],
+    )
 
 
 def test_the_trigger_at_the_top_of_the_page_works() -> None:
@@ -66,9 +84,9 @@ def test_the_trigger_at_the_top_of_the_page_works() -> None:
 
 @pytest.mark.parametrize(("key", "example"), SETTINGS_EXAMPLES)
 def test_every_example_of_a_setting_works(key: str, example: str) -> None:
-    files = {"tls_cert_file": "/a", "tls_key_file": "/b"} if key.startswith("tls_") else {}
+    needed = next((values for start, values in SETTINGS_BESIDE.items() if key.startswith(start)), {})
 
-    load_settings({}, {}, {**files, **yaml.safe_load(f"{key}: '{example}'")})
+    load_settings({}, {}, {**needed, **yaml.safe_load(f"{key}: '{example}'")})
 
 
 @pytest.mark.parametrize("name", sorted(server.FILE_ONLY))

@@ -7,8 +7,8 @@ from scaler.config.sources import load_settings, read_settings_file
 from scaler.errors import ConfigError
 
 CREDENTIALS = (
-    "must not hold a user name or password, which process lists and logs would show: let a proxy beside the service"
-    " add them"
+    "must not hold a user name or password, which process lists and logs would show: give them by basic auth's"
+    " settings, the password in a file"
 )
 LABEL = "a Prometheus label name (letters, digits and _; not starting with a digit or __)"
 URL = "an http or https URL without a query, such as http://prometheus.monitoring:9090"

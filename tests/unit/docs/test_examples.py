@@ -9,10 +9,13 @@ from typing import Any
 import pytest
 
 from scaler.adapters import pool_metrics
+from scaler.adapters.access import MAX_FILE_BYTES, MAX_SECRET_BYTES
 from scaler.adapters.record import decision_record
 from scaler.adapters.telemetry import Telemetry
+from scaler.config.backends import BACKEND_LIMIT, HEADER_LIMIT, HEADER_VALUE_LENGTH, LABEL_LIMIT
 from scaler.config.kinds import default_text
 from scaler.config.server import FIELDS as SETTINGS
+from scaler.config.sources import load_settings, read_settings_file
 from scaler.model import Decision, PoolKey, ReasonCode, ReplicaLoad
 from scaler.policy import hpa
 from scaler.policy.narrate import narrate
@@ -145,6 +148,35 @@ def test_every_name_of_the_grpc_health_service_is_given(name: str) -> None:
 def test_the_series_of_every_kind_of_workload_are_given(series: Any) -> None:
     text = page("operating/prometheus.md")
     assert [name for name in (series.requested, series.ready, series.total, series.updated) if name not in text] == []
+
+
+def settings_examples() -> list[str]:
+    pages = (page("operating/prometheus.md"), page("operating/running.md"))
+    blocks = [block for text in pages for block in re.findall(r"^```yaml\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)]
+    return [block for block in blocks if block.startswith("prometheus_url")]
+
+
+def test_there_are_examples_of_settings() -> None:
+    assert len(settings_examples()) == 3
+
+
+@pytest.mark.parametrize("example", settings_examples())
+def test_an_example_of_settings_is_one_that_the_service_takes(example: str, tmp_path: Path) -> None:
+    file = tmp_path / "settings.yaml"
+    file.write_text(example)
+    assert load_settings({}, {}, read_settings_file(file)).warnings == ()
+
+
+@pytest.mark.parametrize(
+    "limit",
+    [
+        f"{BACKEND_LIMIT} besides the default",
+        f"{HEADER_LIMIT} headers of {HEADER_VALUE_LENGTH} characters and {LABEL_LIMIT} external labels",
+        f"{MAX_SECRET_BYTES // 1024} KiB, {MAX_FILE_BYTES >> 20} MiB",
+    ],
+)
+def test_the_fixed_limits_of_backends_are_given(limit: str) -> None:
+    assert limit in page("architecture.md").partition("## Limits")[2]
 
 
 def test_the_config_for_leader_worker_sets_makes_the_series_that_are_read() -> None:

@@ -31,6 +31,15 @@ def test_nan_without_samples_is_no_traffic(name: str) -> None:
 
 
 @LATENCIES
+def test_no_quantile_without_samples_is_no_traffic_too(name: str) -> None:
+    seen = read(name, signal("support", 0.0))
+    assert (seen.extras[name], seen.notes) == (
+        Extra(NO_TRAFFIC, 0),
+        read(name, signal("value", math.nan), signal("support", 0.0)).notes,
+    )
+
+
+@LATENCIES
 def test_nan_in_spite_of_samples_is_a_broken_histogram(name: str) -> None:
     seen = read(name, signal("value", math.nan), signal("support", 7.0))
     assert seen.extras[name] == Extra(MISSING, 7)

@@ -230,6 +230,17 @@ class TestLatency:
         seen = observe(latency=[signal("ttft_p95", math.nan), signal("ttft_samples", 0.0)])
         assert (seen.ttft_p95_s, seen.ttft_samples) == (NO_TRAFFIC, 0)
 
+    def test_no_quantile_and_no_first_tokens_are_no_traffic_too(self) -> None:
+        rows = [signal("ttft_samples", 0.0), signal("preemptions", 0.0), signal("generation_tokens", 0.0)]
+        seen = observe(latency=rows)
+        assert (seen.ttft_p95_s, seen.notes) == (
+            NO_TRAFFIC,
+            observe(latency=[*rows, signal("ttft_p95", math.nan)]).notes,
+        )
+
+    def test_no_quantile_in_spite_of_first_tokens_is_missing(self) -> None:
+        assert observe(latency=[signal("ttft_samples", 7.0)]).ttft_p95_s is MISSING
+
     def test_nan_in_spite_of_first_tokens_is_a_broken_histogram(self) -> None:
         seen = observe(latency=[signal("ttft_p95", math.nan), signal("ttft_samples", 7.0)])
         assert (seen.ttft_p95_s, seen.ttft_samples) == (MISSING, 7)

@@ -185,7 +185,7 @@ async def test_the_loop_goes_on_when_the_clock_is_set_back_during_a_read(
         await eventually(lambda: len(reader.reads) >= 1)
         clock.step(-3600)
         reader.gate.set()
-        await asyncio.sleep(0)
+        await eventually(lambda: clock.sleepers == 1)
         clock.advance(TICK_S)
         await eventually(lambda: reader.at_ticks()[-1] == START - 3600 + TICK_S)
 

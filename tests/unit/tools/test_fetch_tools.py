@@ -14,10 +14,10 @@ words = sys.argv[1:]
 with open({calls!r}, "a") as calls:
     print("apt-get", *words, file=calls)
 private = any(word.startswith("--option=Dir::State::lists=") for word in words)
-if {offline} or (words[-2:] == ["download", "prometheus"] and {stale} and not private):
+if {offline} or (words[-2] == "download" and {stale} and not private):
     sys.exit("E: Can't find a source to download")
 if "download" in words:
-    pathlib.Path("prometheus_9.8.7_all.deb").touch()
+    pathlib.Path(words[-1] + "_9.8.7_all.deb").touch()
 """
 DPKG_DEB = """
 import pathlib, sys
@@ -60,9 +60,10 @@ def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Machine:
     machine = Machine(path=tmp_path / "path", tools_dir=tmp_path / ".tools" / "bin", calls=tmp_path / "calls")
     machine.path.mkdir()
     monkeypatch.setenv("PATH", str(machine.path))
-    for variable in ("PROMETHEUS_BIN", "PROMTOOL_BIN", "GRPCURL_BIN"):
+    for variable in ("PROMETHEUS_BIN", "PROMTOOL_BIN", "GRPCURL_BIN", "VICTORIA_METRICS_BIN"):
         monkeypatch.delenv(variable, raising=False)
     machine.program("grpcurl", "echo grpcurl v1.2.3", interpreter="/bin/sh")
+    machine.program("victoria-metrics", "echo victoria-metrics-1.79.5", interpreter="/bin/sh")
     return machine
 
 
@@ -78,6 +79,7 @@ def test_what_the_machine_has_is_used_and_nothing_is_fetched(
         f"prometheus 3.2.1: {machine.path}/prometheus",
         f"promtool 3.2.1: {machine.path}/promtool",
         f"grpcurl 1.2.3: {machine.path}/grpcurl",
+        f"victoria-metrics 1.79.5: {machine.path}/victoria-metrics",
     ]
 
 
@@ -92,6 +94,21 @@ def test_debians_package_is_taken_where_there_is_no_prometheus(
     assert capsys.readouterr().out.splitlines() == [
         f"prometheus 9.8.7: {machine.tools_dir}/prometheus, from Debian's package prometheus_9.8.7_all.deb",
         f"promtool 9.8.7: {machine.tools_dir}/promtool, from Debian's package prometheus_9.8.7_all.deb",
+    ]
+
+
+def test_debians_victoria_metrics_is_taken_where_there_is_none(
+    machine: Machine, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("prometheus", "promtool"):
+        machine.program(name, f"echo {name}, version 3.2.1", interpreter="/bin/sh")
+    (machine.path / "victoria-metrics").unlink()
+    machine.debian(names=("victoria-metrics",))
+    fetch_tools.main(["--quiet"], machine.tools_dir)
+    assert machine.apt_get_calls() == ["apt-get download victoria-metrics"]
+    package = "victoria-metrics_9.8.7_all.deb"
+    assert capsys.readouterr().out.splitlines() == [
+        f"victoria-metrics 9.8.7: {machine.tools_dir}/victoria-metrics, from Debian's package {package}"
     ]
 
 
