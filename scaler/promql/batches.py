@@ -53,14 +53,17 @@ class Batch:
         claimed = {identity: self.claims(identity) for identity in self.owners}
         rows: dict[Identity, list[Sample]] = {claim: [] for claims in claimed.values() for claim in claims}
         for sample in answer:
-            identity = tuple(sample.labels.get(label, "") for label in self.identity_labels)
-            if identity in rows:
-                rows[identity].append(sample)
+            of_owner = rows.get(self._identity(sample.labels))
+            if of_owner is not None:
+                of_owner.append(sample)
         return {
             key: tuple(chain.from_iterable(rows[claim] for claim in claimed[identity]))
             for identity, keys in self.owners.items()
             for key in keys
         }
+
+    def _identity(self, labels: Mapping[str, str]) -> Identity:
+        return tuple([labels.get(label, "") for label in self.identity_labels])
 
 
 def batched(

@@ -76,7 +76,7 @@ def test_a_thousand_pools_with_every_extra_cost_some_dozen_queries() -> None:
         GATEWAY_ACTIVATION: 2,  # the expression is as long as two
         **dict.fromkeys(("itl_p95", "queue_time_p95", "e2e_p95"), side_by_side),
     }
-    assert len(read_plan.queries) == 3 + side_by_side + 3 * side_by_side + 7
+    assert len(read_plan.queries) == 3 + side_by_side + 3 * side_by_side + 8
     assert max(len(query.expr) for query in read_plan.queries) <= MAX_EXPR_BYTES
 
 
