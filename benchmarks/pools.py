@@ -129,7 +129,7 @@ class Service:
         """Put copies of the newest tick under it, as if it had been so all along."""
         for entry in self.registry.entries():
             newest = entry.history.ticks[-1]
-            past = (replace(newest, at=newest.at - back * TICK_S) for back in range(_WINDOW, 0, -1))
+            past = (newest._replace(at=newest.at - back * TICK_S) for back in range(_WINDOW, 0, -1))
             entry.history = replace(entry.history, ticks=(*past, newest))
 
 
