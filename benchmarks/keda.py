@@ -7,7 +7,7 @@ whether it is active and what its metric is: about 0.2 calls a second and pool.
 import asyncio
 import random
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from multiprocessing import get_context
@@ -29,6 +29,9 @@ _AT_ONCE: Final = 200
 _START: Final = "start"
 _STOP: Final = "stop"
 _SLICE_S: Final = 0.002
+
+
+_Call = Callable[[bytes], Coroutine[Any, Any, bytes]]
 
 
 @dataclass
@@ -112,7 +115,7 @@ async def _obey(port: int, pools: Sequence[BenchPool], orders: Connection) -> No
                 orders.send(await _each_once(calls[order], messages[order]))
 
 
-async def _each_once(call: Any, messages: Sequence[bytes]) -> Calls:
+async def _each_once(call: _Call, messages: Sequence[bytes]) -> Calls:
     made, gate = Calls(), asyncio.Semaphore(_AT_ONCE)
 
     async def one(message: bytes) -> None:
@@ -144,7 +147,7 @@ async def _call_until_told(
     return made
 
 
-async def _made(call: Any, message: bytes, made: Calls, *, timed: bool) -> None:
+async def _made(call: _Call, message: bytes, made: Calls, *, timed: bool) -> None:
     started = time.perf_counter()
     try:
         await call(message)

@@ -30,6 +30,7 @@ from scaler.config.server import ServerSettings
 from scaler.config.trigger import parse_trigger
 from scaler.promql import LabelNames
 from scaler.service.grpc_server import GrpcServer
+from scaler.service.interpreter import prepare_interpreter
 from scaler.service.registry import Registry
 from scaler.service.servicer import ExternalScaler
 from scaler.service.ticker import Ticker
@@ -129,7 +130,7 @@ class Service:
         """Put copies of the newest tick under it, as if it had been so all along."""
         for entry in self.registry.entries():
             newest = entry.history.ticks[-1]
-            past = (newest._replace(at=newest.at - back * TICK_S) for back in range(_WINDOW, 0, -1))
+            past = (replace(newest, at=newest.at - back * TICK_S) for back in range(_WINDOW, 0, -1))
             entry.history = replace(entry.history, ticks=(*past, newest))
 
 
@@ -228,6 +229,7 @@ async def _timed(running: Service) -> tuple[float, float]:
 
 def _measure(count: int, url: str, ticks: int, results: Connection) -> None:
     logs.configure("warning", "console")
+    prepare_interpreter()
     results.send(asyncio.run(measure(count, url, ticks)))
 
 

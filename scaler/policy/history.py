@@ -8,7 +8,7 @@ gives the same decisions as having lived through them.
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from operator import attrgetter
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from scaler.model import PoolPolicy, Reading, SignalPolicy
 from scaler.policy.latencies import LatencyMemory
@@ -25,7 +25,8 @@ REGRET_MOST: Final = 8
 ROUNDING_S: Final = 1e-6
 
 
-class Tick(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Tick:
     """What one past tick leaves behind.
 
     ``requested`` is n, ``serving`` m; ``needs`` follows the order of ``PoolPolicy.signals``.
