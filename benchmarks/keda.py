@@ -26,8 +26,11 @@ METRICS: Final = "GetMetrics"
 # Of ten calls five are for the metric, three ask for activity, two for the specification.
 _MIX: Final = (METRICS,) * 5 + ("IsActive",) * 3 + ("GetMetricSpec",) * 2
 _AT_ONCE: Final = 200
+# KEDA has a loop for each ScaledObject, and none of them waits for the others.
+_ALL_AT_ONCE: Final = 2000
 _START: Final = "start"
 _STOP: Final = "stop"
+_WAKE: Final = "wake"
 _SLICE_S: Final = 0.002
 
 
@@ -74,6 +77,11 @@ class Keda:
     def __init__(self, orders: Connection) -> None:
         self._orders = orders
 
+    async def is_up(self) -> None:
+        """Wait until the process is there."""
+        self._orders.send(_WAKE)
+        await self._answer()
+
     async def ask_each_once(self, method: str) -> "Calls":
         """Make one call for each pool, many at once."""
         self._orders.send(method)
@@ -109,14 +117,16 @@ async def _obey(port: int, pools: Sequence[BenchPool], orders: Connection) -> No
         calls: dict[str, Any] = {method: channel.unary_unary(f"{_SERVICE}/{method}", None, None) for method in messages}
         while True:
             order = await asyncio.to_thread(orders.recv)
-            if order == _START:
+            if order == _WAKE:
+                orders.send(Calls())
+            elif order == _START:
                 orders.send(await _call_until_told(calls, messages, orders))
             else:
                 orders.send(await _each_once(calls[order], messages[order]))
 
 
 async def _each_once(call: _Call, messages: Sequence[bytes]) -> Calls:
-    made, gate = Calls(), asyncio.Semaphore(_AT_ONCE)
+    made, gate = Calls(), asyncio.Semaphore(_ALL_AT_ONCE)
 
     async def one(message: bytes) -> None:
         async with gate:

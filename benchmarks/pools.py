@@ -290,7 +290,7 @@ def main() -> int:
     parser.add_argument("--pools", type=int, nargs="+", default=[100, 1000, 10000], help="numbers of pools")
     arguments = parser.parse_args()
     counts = [100, 1000] if arguments.quick else arguments.pools
-    all_measured = [_in_own_process(count, ticks=3) for count in counts]
+    all_measured = [_in_own_process(count, ticks=2) for count in counts]
     _print_table(all_measured)
     broken = [text for one in all_measured for text in one.broken_bounds()]
     first, last = all_measured[0], all_measured[-1]
