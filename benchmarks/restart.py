@@ -3,8 +3,8 @@
     make bench-restart        (BENCH_ARGS=--quick for a smaller one)
 
 The service runs in a process of its own as `vllm-scaler serve` runs it. A stand-in for KEDA asks each pool for its
-metric's name and then for its value, all pools at once, and again until all have an answer. Prometheus is stood in for too: how long a real one
-takes comes on top.
+metric's name and then for its value, all pools at once, and again until all have an answer. Prometheus is stood in for
+too: how long a real one takes comes on top.
 """
 
 import argparse
