@@ -105,6 +105,11 @@ class Registry:
         self._has_newcomers.set()
         return entry, True
 
+    @property
+    def has_newcomers(self) -> bool:
+        """Whether pools have been asked for that nobody has taken from ``newcomers`` yet."""
+        return self._has_newcomers.is_set()
+
     def entries(self) -> tuple[PoolEntry, ...]:
         """Return all pools at this moment."""
         return tuple(self._entries.values())

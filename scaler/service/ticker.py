@@ -194,7 +194,9 @@ class Ticker:
             except Exception as error:  # noqa: BLE001 - as above
                 self._report("newcomers", error)
             self._cold.extend(newcomers)
-            self._has_cold.set()
+            # After a start newcomers go on coming for seconds: their first decisions come before anyone's past.
+            if not self._registry.has_newcomers:
+                self._has_cold.set()
 
     async def _run_warm_ups(self) -> None:
         while True:
