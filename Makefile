@@ -6,7 +6,7 @@ BIN := .venv/bin
 UV := uv==0.13.8
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check run bench-steadiness proto lock clean tools
+.PHONY: help setup demo test check run bench-pools bench-restart bench-steadiness proto lock clean tools
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "make %-16s %s\n", $$1, $$2 }'
@@ -30,6 +30,12 @@ check: .venv/.ready ## Run the linters: ruff, mypy --strict, import-linter
 	@$(BIN)/mypy
 	@echo "Checking who imports whom with import-linter"
 	@$(BIN)/lint-imports --no-logo
+
+bench-pools: .venv/.ready ## Measure what a tick costs for 100 to 10000 pools (BENCH_ARGS=--quick for less)
+	@$(BIN)/python -m benchmarks.pools $(BENCH_ARGS)
+
+bench-restart: .venv/.ready ## Measure how soon pools have decisions after a start (BENCH_ARGS=--quick for less)
+	@$(BIN)/python -m benchmarks.restart $(BENCH_ARGS)
 
 run: .venv/.ready ## Serve KEDA from this machine (RUN_ARGS='--prometheus-url ...', RUN_ARGS='--help' for more)
 	@echo "Serving KEDA's external scaler"

@@ -8,7 +8,7 @@ import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Final, Self, TypeAlias
+from typing import Final, NamedTuple, Self, TypeAlias
 
 from scaler.units import floor_replicas
 
@@ -377,8 +377,7 @@ class Reason:
     windows: tuple[int, int] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class SignalState:
+class SignalState(NamedTuple):
     """One signal at one decision: what was seen, what it asks for, and for how long it has."""
 
     name: str

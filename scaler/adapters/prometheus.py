@@ -74,6 +74,8 @@ class _BlockingClient(PrometheusConnect):  # type: ignore[misc]  # the package h
         self._monotonic = monotonic
         self._pause_s = pause_s
         self._closing = threading.Event()
+        # Of several threads that compute, the one with the event loop gets its turn last; and one is no slower.
+        self._decoding = threading.Lock()
 
     def close(self) -> None:
         self._closing.set()
@@ -93,7 +95,9 @@ class _BlockingClient(PrometheusConnect):  # type: ignore[misc]  # the package h
                 reply = self._post(expr, at, deadline)
         if reply.status != http.HTTPStatus.OK:
             raise self._refusal(reply)
-        return self._decoded(reply.body)
+        with self._decoding:
+            self._left(deadline)
+            return self._decoded(reply.body)
 
     def prepare(self) -> dict[str, str]:
         """Return the headers to send, after what TLS needs was put in place.

@@ -1,7 +1,9 @@
 """The law's own door: whatever an observation holds, only plausible numbers get in. The rest is missing, never zero."""
 
 import math
+from collections.abc import Callable
 from dataclasses import fields, replace
+from operator import attrgetter
 from typing import Final
 
 from scaler.model import Absent, Observation, Reading
@@ -10,6 +12,7 @@ HIGHEST_PLAUSIBLE: Final = 1e9
 """No pool has so many requests, replicas, samples or seconds; beyond it a reading is a fault of its source."""
 
 _READINGS: Final = tuple(one.name for one in fields(Observation) if one.type == Reading)
+_readings: Final[Callable[[Observation], tuple[Reading, ...]]] = attrgetter(*_READINGS)
 
 
 def clean(observation: Observation) -> Observation:
@@ -18,7 +21,9 @@ def clean(observation: Observation) -> Observation:
     NaN, infinite, negative and absurdly large readings become missing, with a note. A clean one is returned as it is.
     """
     changes: dict[str, Reading | tuple[float, ...] | tuple[str, ...]] = {
-        name: Absent.MISSING for name in _READINGS if not _is_plausible(getattr(observation, name))
+        name: Absent.MISSING
+        for name, reading in zip(_READINGS, _readings(observation), strict=True)
+        if not (isinstance(reading, Absent) or 0.0 <= reading <= HIGHEST_PLAUSIBLE)
     }
     notes = tuple(f"{name} was {getattr(observation, name)}, which no pool has" for name in changes)
     ratios = observation.kv_usage_ratios
@@ -29,7 +34,3 @@ def clean(observation: Observation) -> Observation:
     if notes:
         changes["notes"] = (*observation.notes, *notes)
     return replace(observation, **changes) if changes else observation  # type: ignore[arg-type]  # each is a reading
-
-
-def _is_plausible(reading: Reading) -> bool:
-    return isinstance(reading, Absent) or 0.0 <= reading <= HIGHEST_PLAUSIBLE

@@ -9,8 +9,7 @@ window's ticks, or the signal has no vote and nothing scales down.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from scaler.policy.history import Tick
 from scaler.policy.needs import Need
@@ -21,8 +20,7 @@ PRESENT_SHARE: Final = 0.9
 """The share of the down window's ticks on which a signal must have been there to be trusted."""
 
 
-@dataclass(frozen=True, slots=True)
-class Sustained:
+class Sustained(NamedTuple):
     """What one signal asks for over its windows; None = no vote. ``*_met`` and ``*_present`` count ticks."""
 
     up: int | None
@@ -44,13 +42,14 @@ def sustain(ticks: Sequence[Tick], signal: int, *, up_window: int, down_window: 
     """
     recent = [tick.needs[signal] for tick in ticks[-max(up_window, down_window) :]]
     newest = recent[-1]
-    ups = [need.up or 0 for need in recent[-up_window:]]
-    downs = [need.down for need in recent[-down_window:] if need.down is not None]
+    all_ups, all_downs = zip(*recent, strict=True)
+    ups = [up or 0 for up in all_ups[-up_window:]]
+    downs = [down for down in all_downs[-down_window:] if down is not None]
     return Sustained(
         up=None if newest.up is None else min(newest.up, _lowest_but_outliers(ups, up_window)),
         down=max(downs) if _is_trusted(newest, len(downs), down_window) else None,
-        up_met=sum(up > requested for up in ups),
-        down_met=sum(down < requested for down in downs),
+        up_met=len([up for up in ups if up > requested]),
+        down_met=len([down for down in downs if down < requested]),
         down_present=len(downs),
     )
 

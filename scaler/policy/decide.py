@@ -14,7 +14,8 @@ Spare (warm) replicas are added to every need. Needs are absolute counts: a deci
 yet is therefore the same decision on the next tick, and never a further one.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import NamedTuple
 
 from scaler.model import Absent, Action, Decision, Observation, PoolPolicy, Reason
 from scaler.policy import explain, hpa, limits, needs, wedges
@@ -29,8 +30,7 @@ from scaler.policy.signals import assess
 from scaler.policy.situation import Situation
 
 
-@dataclass(frozen=True, slots=True)
-class _Choice:
+class _Choice(NamedTuple):
     """What to publish before bounds, with why."""
 
     action: Action

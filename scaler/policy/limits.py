@@ -1,15 +1,14 @@
 """What may be published of what is needed: steps, then bounds, then cost. Each limit that bites says so."""
 
 import math
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from scaler.model import PoolPolicy, Reason, ReasonCode
 from scaler.policy import hpa
 from scaler.units import format_number
 
 
-@dataclass(frozen=True, slots=True)
-class Limited:
+class Limited(NamedTuple):
     """A count after limits, and the limits that changed it."""
 
     replicas: int

@@ -48,8 +48,7 @@ NO_VOTE: Final = Need(None, None)
 NO_NEED: Final = Need(0, 0)
 
 
-@dataclass(frozen=True, slots=True)
-class Assessment:
+class Assessment(NamedTuple):
     """One signal's newest value and what it asks for; ``note`` says why there is no vote up, where there is none."""
 
     value: Reading
@@ -65,8 +64,7 @@ class LatencyFloor:
     in_flight: float
 
 
-@dataclass(frozen=True, slots=True)
-class LatencyContext:
+class LatencyContext(NamedTuple):
     """What a latency needs to know beside the newest observation.
 
     Args:

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from scaler.model import Absent, Action, Decision, Observation, PoolPolicy, SignalForm
 from scaler.policy import latencies, needs, wedges
-from scaler.policy.history import REGRET_AFTER_S, REGRET_SPAN_S, History, Tick, retained_ticks
+from scaler.policy.history import REGRET_AFTER_S, REGRET_SPAN_S, History, Tick, changed, retained_ticks
 from scaler.policy.latencies import LatencyMemory, Trial
 from scaler.policy.needs import NO_VOTE, LatencyFloor
 from scaler.policy.signals import reading_of
@@ -20,7 +20,7 @@ def with_observation(history: History, policy: PoolPolicy, observation: Observat
     rollout_at, known = history.rollout_at, history.outdated
     if not isinstance(outdated, Absent) and outdated != known:
         rollout_at, known = now, outdated
-    return replace(
+    return changed(
         history,
         rollout_at=rollout_at,
         outdated=known,
@@ -52,13 +52,13 @@ def with_tick(
     retained = retained_ticks(policy, history.patience)
     ticks = (*history.ticks, *_blanks(history, policy, tick, retained), tick)[-retained:]
     if requested is None:
-        return replace(history, ticks=ticks, latencies=memories)
+        return changed(history, ticks=ticks, latencies=memories)
     rose = before is not None and requested > before
     fell = before is not None and requested < before
     votes = [need.up for need in tick.needs if need.up is not None]
     is_over = bool(votes) and max(votes) + policy.warm_replicas > requested
     since = now if history.over_since is None else history.over_since
-    return replace(
+    return changed(
         history,
         ticks=ticks,
         latencies=memories,
@@ -74,6 +74,8 @@ def _blanks(history: History, policy: PoolPolicy, tick: Tick, most: int) -> tupl
     if history.newest_at is None:
         return ()
     missing = min(round((tick.at - history.newest_at) / policy.tick_s) - 1, most)
+    if missing < 1:
+        return ()
     lost, votes = Absent.MISSING, (NO_VOTE,) * len(policy.signals)
     return tuple(
         Tick(tick.at - back * policy.tick_s, history.last_requested(), lost, lost, preempted=False, needs=votes)
@@ -108,7 +110,7 @@ def with_decision(situation: Situation, decision: Decision) -> History:
     x = needs.in_flight(situation.observation)
     if for_latency and not isinstance(x, Absent):
         floor = LatencyFloor(max(asked for _, asked in for_latency), x)
-    return replace(
+    return changed(
         past,
         target=after,
         # A hold that publishes another count follows n: it is no change of ours that could be on its way.

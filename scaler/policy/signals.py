@@ -1,6 +1,6 @@
 """From an observation to each signal's value, and from the value to what it asks for."""
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from scaler.model import Absent, Extra, Observation, PoolPolicy, SignalForm, SignalName, SignalPolicy
 from scaler.policy import latencies, needs
@@ -30,8 +30,7 @@ def reading_of(policy: PoolPolicy, signal: SignalPolicy, observation: Observatio
             return observation.extras.get(signal.name, _MISSING)
 
 
-@dataclass(frozen=True, slots=True)
-class _Recent:
+class _Recent(NamedTuple):
     """What the rate window adds to the newest observation."""
 
     fewest_serving: int | None

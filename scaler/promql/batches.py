@@ -2,18 +2,20 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, groupby
+from operator import itemgetter
 from typing import Final, TypeAlias
 
 from scaler.errors import PrometheusError
 from scaler.model import PoolKey
 from scaler.promql.query import Answer, Query, Sample
 
-# Prometheus evaluates a query on one core. The latency query of 250 pools with 4 replicas each took 1 s (2.42, 23 000
-# series of buckets); more pools become more queries, which run side by side.
-MAX_POOLS: Final = 250
-# Bytes of one expression, far below any limit on forms (10 MB in Prometheus): names can be long.
-MAX_EXPR_BYTES: Final = 32_000
+# The longest answer about so many pools, with two replicas each, has some 10 MB, where 64 MiB are read by default.
+MAX_POOLS: Final = 3500
+# Bytes of one expression, far below any limit on forms (10 MB in Prometheus, 1 MB in many proxies): names can be long.
+MAX_EXPR_BYTES: Final = 128_000
+# More names make a query longer but hardly narrower: namespaces alone do then, and rows of others are dropped here.
+MAX_NAMES: Final = 250
 
 Identity: TypeAlias = tuple[str, ...]
 """What tells the pools of one query apart: the namespace, then whatever the query needs, such as model and workload."""
@@ -51,14 +53,17 @@ class Batch:
         claimed = {identity: self.claims(identity) for identity in self.owners}
         rows: dict[Identity, list[Sample]] = {claim: [] for claims in claimed.values() for claim in claims}
         for sample in answer:
-            identity = tuple(sample.labels.get(label, "") for label in self.identity_labels)
-            if identity in rows:
-                rows[identity].append(sample)
+            of_owner = rows.get(self._identity(sample.labels))
+            if of_owner is not None:
+                of_owner.append(sample)
         return {
             key: tuple(chain.from_iterable(rows[claim] for claim in claimed[identity]))
             for identity, keys in self.owners.items()
             for key in keys
         }
+
+    def _identity(self, labels: Mapping[str, str]) -> Identity:
+        return tuple([labels.get(label, "") for label in self.identity_labels])
 
 
 def batched(
@@ -66,21 +71,43 @@ def batched(
     identity_labels: tuple[str, ...],
     query: Callable[[Sequence[Identity]], Query],
     claims: Claims = own_rows,
+    *,
+    max_pools: int = MAX_POOLS,
 ) -> Iterator[Batch]:
-    """Halve the pools that can share a query until they are few and their expression is short.
+    """Share queries among as many pools as one answer and one expression have room for.
+
+    Pools of one namespace stay together: a query for many pools asks for whole namespaces.
 
     Args:
         owners: The pools behind each identity.
         identity_labels: Labels of a row which together say whose it is.
         query: Makes the query for some identities, which come ascending.
         claims: Which rows are for a pool.
+        max_pools: The most pools of one query, where they are not of one namespace.
     """
-    identities = sorted(owners)
-    if len(identities) <= MAX_POOLS:
-        whole = query(identities)
-        if len(whole.expr) <= MAX_EXPR_BYTES or len(identities) == 1:
-            yield Batch(whole, identity_labels, owners, claims)
-            return
+    shard: list[Identity] = []
+    for _, namespace in groupby(sorted(owners), key=itemgetter(0)):
+        identities = list(namespace)
+        if shard and len(shard) + len(identities) > max_pools:
+            yield from _short_enough(shard, owners, identity_labels, query, claims)
+            shard = []
+        shard += identities
+    if shard:
+        yield from _short_enough(shard, owners, identity_labels, query, claims)
+
+
+def _short_enough(
+    identities: Sequence[Identity],
+    owners: Owners,
+    identity_labels: tuple[str, ...],
+    query: Callable[[Sequence[Identity]], Query],
+    claims: Claims,
+) -> Iterator[Batch]:
+    """Halve pools until their expression is short."""
+    whole = query(identities)
+    if len(whole.expr) <= MAX_EXPR_BYTES or len(identities) == 1:
+        yield Batch(whole, identity_labels, {identity: owners[identity] for identity in identities}, claims)
+        return
     middle = len(identities) // 2
     for half in (identities[:middle], identities[middle:]):
-        yield from batched({identity: owners[identity] for identity in half}, identity_labels, query, claims)
+        yield from _short_enough(half, owners, identity_labels, query, claims)

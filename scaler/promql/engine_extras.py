@@ -12,13 +12,13 @@ from types import MappingProxyType
 from typing import Final
 
 from scaler.model import Absent, Extra, SignalName
-from scaler.promql.batches import Batch, Identity, Owners, batched
+from scaler.promql.batches import MAX_POOLS, Batch, Identity, Owners, batched
 from scaler.promql.engines import VLLM
 from scaler.promql.escape import quote
 from scaler.promql.extra_query import Reader
 from scaler.promql.notes import Notes
 from scaler.promql.quantile import read_p95
-from scaler.promql.queries import EngineShape, duration, union
+from scaler.promql.queries import EngineShape, duration, latency_pools, union
 from scaler.promql.query import LabelNames, Query, Sample
 from scaler.promql.rows import by_signal, reading, usable
 
@@ -61,7 +61,8 @@ class EngineExtra:
 
     def batches(self, owners: Owners, names: LabelNames) -> Iterator[Batch]:
         """Write the queries that together cover some pools."""
-        return batched(owners, self.shape.identity_labels(names), partial(self._query, names))
+        most = latency_pools(len(owners)) if self.signal in _LATENCIES else MAX_POOLS
+        return batched(owners, self.shape.identity_labels(names), partial(self._query, names), max_pools=most)
 
     def read(self, rows: Sequence[Sample], reader: Reader, notes: Notes) -> Extra:
         """Read a quantile with its count, or a rate."""

@@ -72,7 +72,7 @@ def _tokens(rows: Iterable[Sample], names: LabelNames) -> tuple[float | None, di
     for row in rows:
         if row.labels.get(SIGNAL_LABEL) == GENERATION_TOKENS:
             source = source_of(row, names)
-            by_source[source] = best((row.value, by_source.get(source, row.value)))
+            by_source[source] = best((row.value, by_source[source])) if source in by_source else row.value
     by_replica: dict[str, list[float]] = {}
     for source, value in sorted(by_source.items()):
         by_replica.setdefault(replica_of(source), []).append(value)

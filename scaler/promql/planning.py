@@ -21,6 +21,7 @@ from scaler.promql.extras import extra_query
 from scaler.promql.narrow import narrowed
 from scaler.promql.queries import (
     FRESHNESS,
+    FRESHNESS_POOLS,
     KSM_NAMESPACE_LABEL,
     LATENCY,
     REPLICAS,
@@ -28,6 +29,7 @@ from scaler.promql.queries import (
     EngineShape,
     engine_shape,
     freshness_query,
+    latency_pools,
     latency_query,
     replicas_query,
     workload_query,
@@ -130,13 +132,15 @@ def plan(
     for shape, owners in engines.items():
         labels = shape.identity_labels(names)
         batches += batched(owners, labels, partial(replicas_query, shape, names))
-        batches += batched(owners, labels, partial(freshness_query, shape, names))
-    for (shape, window_s), owners in latencies.items():
-        batches += batched(owners, shape.identity_labels(names), partial(latency_query, shape, window_s, names))
+        batches += batched(owners, labels, partial(freshness_query, shape, names), max_pools=FRESHNESS_POOLS)
     for series, owners in workloads.items():
         batches += batched(owners, (KSM_NAMESPACE_LABEL, series.label), partial(workload_query, series, names))
-    for query, owners in askers.items():
-        batches += query.batches(owners, names)
+    # After the cheap ones, which would otherwise wait for these.
+    for (shape, window_s), owners in latencies.items():
+        query = partial(latency_query, shape, window_s, names)
+        batches += batched(owners, shape.identity_labels(names), query, max_pools=latency_pools(len(owners)))
+    for extra, owners in askers.items():
+        batches += extra.batches(owners, names)
     if external:
         batches = [
             replace(batch, query=replace(batch.query, expr=narrowed(batch.query.expr, external))) for batch in batches

@@ -24,9 +24,9 @@ class Query:
     expr: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Sample:
-    """One element of an instant vector.
+    """One element of an instant vector. Not frozen, because making a frozen one takes three times as long.
 
     Args:
         labels: Names and values of the element's labels.

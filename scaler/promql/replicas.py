@@ -63,7 +63,7 @@ def read_freshness(rows: Iterable[Sample], names: LabelNames, at: float, stale_a
     )
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Gauge:
     """One gauge of every engine: usable values, and the engines of which there are only unusable ones."""
 
@@ -73,7 +73,7 @@ class _Gauge:
     def add(self, engine: _Engine, value: float, *, usable: bool) -> None:
         """Keep the greatest of the values of one engine: duplicates and their order change nothing."""
         cells = self.values if usable else self.unusable
-        cells[engine] = best((value, cells.get(engine, value)))
+        cells[engine] = best((value, cells[engine])) if engine in cells else value
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,24 +101,28 @@ def read_replicas(rows: Sequence[Sample], freshness: Freshness, names: LabelName
         notes: Gets a sentence for each kind of value that was ignored or corrected.
     """
     gauges = {metric: _Gauge() for metric in _METRICS}
+    running, waiting, deferred = gauges[VLLM.running], gauges[VLLM.waiting], gauges[VLLM.waiting_by_reason]
+    usages = [gauges[metric] for metric in VLLM.kv_usage]
     engines: dict[str, set[str]] = {replica: set() for replica in freshness.replicas}
     for row in rows:
-        metric = row.labels.get(METRIC_LABEL, "")
+        labels = row.labels
+        gauge = gauges.get(labels.get(METRIC_LABEL, ""))
         source = source_of(row, names)
-        if source not in freshness.fresh or metric not in gauges or not _counts(metric, row):
+        if gauge is None or source not in freshness.fresh:
             continue
-        engine = (replica_of(source), row.labels.get(VLLM.engine_label, ""))
+        if gauge is deferred and labels.get(VLLM.reason_label) != VLLM.deferred_reason:
+            continue
+        engine = (replica_of(source), labels.get(VLLM.engine_label, ""))
         engines[engine[0]].add(engine[1])
         # A wrong usage is clamped, because how full the cache is cannot be far from the nearest possible value.
-        usable = math.isfinite(row.value) and (row.value >= 0 or metric in VLLM.kv_usage)
-        gauges[metric].add(engine, row.value, usable=usable)
+        usable = math.isfinite(row.value) and (row.value >= 0 or gauge in usages)
+        gauge.add(engine, row.value, usable=usable)
     for metric, gauge in gauges.items():
         _note_values(notes, f"{metric}: unusable values ignored", gauge.unusable)
 
-    running, waiting, deferred = gauges[VLLM.running], gauges[VLLM.waiting], gauges[VLLM.waiting_by_reason]
     for engine, value in waiting.values.items():
         waiting.values[engine] = max(0.0, value - deferred.values.get(engine, 0.0))
-    usage = _kv_usage([gauges[metric] for metric in VLLM.kv_usage], notes)
+    usage = _kv_usage(usages, notes)
     first_tokens = gauges[VLLM.ttft_count].values
 
     def per_replica(gauge: _Gauge, combine: Callable[[Sequence[float]], float]) -> dict[str, float]:
@@ -161,7 +165,3 @@ def _note_values(notes: Notes, what: str, values: Mapping[_Engine, float]) -> No
         (replica, engine), value = min(values.items())
         others = f" and {len(values) - 1} more" if len(values) > 1 else ""
         notes.add(f"{what}: {value:g} of {replica} engine {engine}{others}")
-
-
-def _counts(metric: str, row: Sample) -> bool:
-    return metric != VLLM.waiting_by_reason or row.labels.get(VLLM.reason_label) == VLLM.deferred_reason

@@ -46,7 +46,7 @@ def by_signal(rows: Iterable[Sample]) -> dict[str, float]:
     values: dict[str, list[float]] = {}
     for row in rows:
         values.setdefault(row.labels.get(SIGNAL_LABEL, ""), []).append(row.value)
-    return {signal: best(of_signal) for signal, of_signal in values.items()}
+    return {signal: best(of_signal) if len(of_signal) > 1 else of_signal[0] for signal, of_signal in values.items()}
 
 
 def _worth(value: float) -> tuple[int, float]:

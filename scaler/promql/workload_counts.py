@@ -64,7 +64,7 @@ def read_workload(
         else:
             metric = row.labels.get(METRIC_LABEL, "")
             of_instance = counts.setdefault(instance, {})
-            of_instance[metric] = best((row.value, of_instance.get(metric, row.value)))
+            of_instance[metric] = best((row.value, of_instance[metric])) if metric in of_instance else row.value
     if not scraped_at:
         notes.add(f"no {series.requested} of {where}: kube-state-metrics is not scraped, or there is no such workload")
         return WorkloadCounts()

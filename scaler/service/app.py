@@ -19,6 +19,7 @@ from scaler.promql import LabelNames
 from scaler.service.backends import connected
 from scaler.service.grpc_server import GrpcServer
 from scaler.service.http import HEARTBEAT_S, HttpServer, Vitals
+from scaler.service.interpreter import prepare_interpreter
 from scaler.service.registry import Registry
 from scaler.service.servicer import ExternalScaler
 from scaler.service.ticker import Reader, Ticker
@@ -94,6 +95,7 @@ def run(settings: ServerSettings) -> None:
     Raises:
         StartError: A port cannot be bound, or certificates or files of a backend cannot be used.
     """
+    prepare_interpreter()
     asyncio.run(_serve(settings))
 
 

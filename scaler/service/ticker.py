@@ -43,8 +43,8 @@ COALESCE_S: Final = 0.05
 MAX_SETTLE_S: Final = 1.0
 """Prometheus has appended a scrape's samples well within a second of the scrape."""
 _SETTLE_SHARE: Final = 0.1
-_SLICE_S: Final = 0.002
-"""Longest stretch of deciding before calls get their turn: a call takes some ten turns, so 2 ms keep it below 50."""
+_SLICE_S: Final = 0.001
+"""Longest stretch of deciding before calls get their turn: a call takes some ten turns, so that makes some 10 ms."""
 _READ_GRACE_S: Final = 5.0
 """A read has its own deadlines, of at most the interval; five seconds more means that they do not work."""
 _WARM_UP_SHARE: Final = 0.25

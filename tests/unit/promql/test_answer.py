@@ -110,3 +110,35 @@ def test_any_bytes_are_an_answer_or_a_prometheus_error(text: bytes) -> None:
     except PrometheusError:
         return
     assert isinstance(samples, tuple)
+
+
+ODD = 'a,{"metric":{"x":"y"}}]}'
+
+
+def compact(elements: int, **more: Any) -> bytes:
+    """A long answer as Prometheus writes it, without spaces, with a label that looks like the end of an element."""
+    vector = [element(str(number), pod=f"pod-{number}", odd=ODD) for number in range(elements)]
+    answer = {"status": "success", "data": {"resultType": "vector", "result": vector}, **more}
+    return json.dumps(answer, separators=(",", ":")).encode()
+
+
+@pytest.mark.parametrize("elements", [1, 700, 5000])
+def test_a_long_answer_has_each_element_once(elements: int) -> None:
+    samples = decode_vector(compact(elements))
+    assert {(sample.labels["pod"], sample.value) for sample in samples} == {(f"pod-{n}", n) for n in range(elements)}
+    assert len(samples) == elements
+    assert {sample.labels["odd"] for sample in samples} == {ODD}
+
+
+def test_what_follows_a_long_answer_is_read_too() -> None:
+    with pytest.raises(PrometheusPartialError, match="No StoreAPIs matched"):
+        decode_vector(compact(5000, warnings=["No StoreAPIs matched for this query"]))
+
+
+@pytest.mark.parametrize("share", [0.1, 0.3, 0.5, 0.9])
+def test_a_long_answer_that_is_cut_off_or_spoilt_is_none(share: float) -> None:
+    whole = compact(5000)
+    at = int(len(whole) * share)
+    for spoilt in (whole[:at], whole[:at] + b"\x01" + whole[at + 1 :]):
+        with pytest.raises(PrometheusDecodeError):
+            decode_vector(spoilt)

@@ -82,6 +82,27 @@ def test_many_pools_become_queries_of_bounded_length_which_together_cover_all() 
         assert sorted(covered) == sorted(pools)
 
 
+def test_ten_thousand_pools_of_one_shape_cost_at_most_a_dozen_queries_which_ask_for_namespaces_alone() -> None:
+    pools = {
+        PoolKey(f"team-{n // 20}", f"vllm-{n}", "0badcafe"): PoolLocator(
+            f"team-{n // 20}", f"org/model-{n}", replace(VLLM, name=f"vllm-{n}")
+        )
+        for n in range(10_000)
+    }
+    read_plan = plan(pools, NAMES)
+    assert len(read_plan.queries) <= 12
+    assert not any("org/model" in query.expr or "vllm-" in query.expr for query in read_plan.queries)
+    for name in ("replicas", "freshness", "latency", "workload"):
+        of_name = [batch for batch in read_plan.batches if batch.query.name == name]
+        namespaces = [{identity[0] for identity in batch.owners} for batch in of_name]
+        assert sum(map(len, namespaces)) == len(set().union(*namespaces)) == 500
+
+
+def test_the_dearest_query_is_spread_over_several_that_run_side_by_side() -> None:
+    pools = {key(n): PoolLocator(f"team-{n}", "llama", None) for n in range(1000)}
+    assert names_of(plan(pools, NAMES)) == {"replicas": 1, "freshness": 1, "latency": 4}
+
+
 def test_every_planned_query_is_promql() -> None:
     odd = 'a"\\\n|.*'
     pools = {key(n): kinds_of_pool(n) for n in range(14)}

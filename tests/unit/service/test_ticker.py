@@ -408,3 +408,18 @@ async def test_a_clock_that_is_set_back_meanwhile_gets_no_history_from_the_futur
         await eventually(newest_is(entry, START - 7200 + TICK_S))
         clock.advance(TICK_S)
         await eventually(newest_is(entry, START - 7200 + 2 * TICK_S))
+
+
+async def test_first_decisions_of_those_who_come_late_go_before_the_past_of_those_who_came_first(
+    ticker: Ticker, registry: Registry, clock: ManualClock, reader: FakeReader
+) -> None:
+    reader.gate = asyncio.Event()
+    clock.advance(1)
+    first, _ = registry.ask(trigger("first"))
+    async with running(ticker):
+        await eventually(lambda: any(first.key in keys for keys, _ in reader.reads))
+        late, _ = registry.ask(trigger("late"))
+        reader.gate.set()
+        await eventually(lambda: any(at < START for _, at in reader.reads))
+        past = next(number for number, (_, at) in enumerate(reader.reads) if at < START)
+        assert any(late.key in keys and at == START for keys, at in reader.reads[:past])
