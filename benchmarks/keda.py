@@ -44,11 +44,13 @@ class Calls:
     Args:
         made: How many there were.
         failed: How many were refused.
+        last_error: Why the last of those was.
         seconds: How long each ``GetMetrics`` took, as the client saw it.
     """
 
     made: int = 0
     failed: int = 0
+    last_error: str = ""
     seconds: list[float] = field(default_factory=list)
 
 
@@ -161,8 +163,9 @@ async def _made(call: _Call, message: bytes, made: Calls, *, timed: bool) -> Non
     started = time.perf_counter()
     try:
         await call(message)
-    except grpc.aio.AioRpcError:
+    except grpc.aio.AioRpcError as error:
         made.failed += 1
+        made.last_error = f"{error.code().name}: {error.details()}"
     made.made += 1
     if timed:
         made.seconds.append(time.perf_counter() - started)

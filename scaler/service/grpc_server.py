@@ -83,6 +83,10 @@ def _options(settings: ServerSettings) -> list[tuple[str, int]]:
     """Return gRPC's own settings; milliseconds and bytes."""
     return [
         # A second process on the same port must fail, not share it.
+        # By default calls that wait to be taken up are cancelled at random from a thousand on, and KEDA asks for all
+        # pools at once when either of the two has started.
+        ("grpc.server.max_pending_requests", settings.max_concurrent_rpcs),
+        ("grpc.server.max_pending_requests_hard_limit", settings.max_concurrent_rpcs),
         ("grpc.so_reuseport", 0),
         # KEDA looks for new replicas of this service only when a connection ends.
         ("grpc.max_connection_age_ms", round(settings.max_connection_age * 1000)),

@@ -241,3 +241,9 @@ async def test_a_warning_about_metadata_is_logged_when_the_pool_is_new() -> None
 
 async def test_the_metadata_of_these_tests_is_clean() -> None:
     assert parse_trigger("serving", "vllm", METADATA, tick_s=TICK_S).warnings == ()
+
+
+async def test_keda_may_ask_for_thousands_of_pools_at_once_on_one_connection() -> None:
+    async with serving() as served:
+        answers = await asyncio.gather(*(served.stub.GetMetricSpec(ref()) for _ in range(5000)))
+    assert len(answers) == 5000
