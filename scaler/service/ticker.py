@@ -165,8 +165,10 @@ class Ticker:
                 # One that is behind by now is of a clock that was set back: there is nothing to catch up with.
                 if advanced is None or present is None or present < at:
                     continue
-                if present == at:
+                if present == at and _knows_no_less(advanced[1], entry.decision):
                     self._publish(entry, *advanced)
+                elif present == at:
+                    _LOG.info("the past could not be read: windows fill by themselves", pool=str(entry.key))
                 else:
                     cold[entry] = advanced[0]
             if not cold:
@@ -271,6 +273,13 @@ class Ticker:
         self._telemetry.fault(where)
         if self._said.first((where, type(error), str(error), *context.values())):
             _LOG.error("unexpected error; the last decisions stay", where=where, exc_info=error, **context)
+
+
+def _knows_no_less(decision: Decision, than: Decision | None) -> bool:
+    """Tell whether a decision rests on data as new as another's: a past that is not answered must not take it away."""
+    if than is None or than.usable_at is None:
+        return True
+    return decision.usable_at is not None and decision.usable_at >= than.usable_at
 
 
 class _Breather:
