@@ -27,6 +27,8 @@ _PING_PERMITTED_MS: Final = 10_000
 """Clients may ping every 10 s, the shortest that grpc-go allows them; more often is taken for an attack."""
 _HANDSHAKE_TIMEOUT_MS: Final = 10_000
 _MAX_METADATA_BYTES: Final = 16 * 1024
+# gRPC's own limit, below which it cancels nothing.
+_LEAST_PENDING: Final = 1000
 """Headers of a call; KEDA sends none of its own."""
 
 
@@ -85,8 +87,8 @@ def _options(settings: ServerSettings) -> list[tuple[str, int]]:
         # A second process on the same port must fail, not share it.
         # By default calls that wait to be taken up are cancelled at random from a thousand on, and KEDA asks for all
         # pools at once when either of the two has started.
-        ("grpc.server.max_pending_requests", settings.max_concurrent_rpcs),
-        ("grpc.server.max_pending_requests_hard_limit", settings.max_concurrent_rpcs),
+        ("grpc.server.max_pending_requests", max(_LEAST_PENDING, settings.max_concurrent_rpcs)),
+        ("grpc.server.max_pending_requests_hard_limit", max(_LEAST_PENDING, settings.max_concurrent_rpcs)),
         ("grpc.so_reuseport", 0),
         # KEDA looks for new replicas of this service only when a connection ends.
         ("grpc.max_connection_age_ms", round(settings.max_connection_age * 1000)),
