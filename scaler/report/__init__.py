@@ -1,0 +1,1 @@
+"""Reports that open in any browser, a single file each: text, tables and plots."""
