@@ -6,12 +6,12 @@ BIN := .venv/bin
 UV := uv==0.13.8
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check run bench-pools bench-restart bench-steadiness proto lock clean tools
+.PHONY: help setup demo test check run bench-pools bench-restart bench-steadiness proto chart lock clean tools
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "make %-16s %s\n", $$1, $$2 }'
 
-setup: .venv/.ready ## Make .venv and fetch Prometheus and grpcurl into .tools
+setup: .venv/.ready ## Make .venv and fetch Prometheus, grpcurl, helm and kubectl into .tools
 	@$(BIN)/python -m tools.fetch_tools
 
 demo: .venv/.ready tools ## Watch a simulated fleet being scaled, with a real Prometheus (DEMO_ARGS='--help' for more)
@@ -47,6 +47,11 @@ bench-steadiness: .venv/.ready ## Run the law against steady loads and steps in 
 proto: .venv/.ready ## Generate scaler/protos from protos/
 	@$(BIN)/python -m tools.proto
 	@echo "scaler/protos is up to date"
+
+chart: .venv/.ready tools ## Write what follows from the chart: its table of values, its schema, and deploy/manifests
+	@$(BIN)/python -m tools.chart_reference
+	@$(BIN)/python -m tools.kustomize_base
+	@echo "The chart's README and schema, and deploy/manifests, are up to date"
 
 lock: ## Write requirements*.txt anew from pyproject.toml (LOCK_ARGS=--upgrade for newer releases)
 	@$(PYTHON) -m pip install -qq --disable-pip-version-check --upgrade --target .tools/uv $(UV)
