@@ -1,8 +1,8 @@
 """The plain manifests of deploy/manifests, rendered from the chart: ``python -m tools.kustomize_base`` writes them.
 
-What only Helm needs is left out: its labels, and the checksum of the settings, in whose place kustomize puts a hash into
-the ConfigMap's name. The kustomization files, the settings and the patch for TLS are written by hand; a test holds what comes
-out of them to what the chart gives for the same values.
+What only Helm needs is left out: its labels, and the checksum of the settings, in whose place kustomize puts a hash
+into the ConfigMap's name. The kustomization files, the settings and the patch for TLS are written by hand; a test holds
+what comes out of them to what the chart gives for the same values.
 """
 
 import subprocess
