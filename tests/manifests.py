@@ -36,6 +36,7 @@ CASES: Final[Mapping[str, Mapping[str, Any]]] = {
         "dashboards": {"enabled": True, "namespace": "monitoring", "annotations": {"grafana_folder": "vLLM"}},
     },
     "pod monitor": {
+        "prometheusRule": {"enabled": True, "runbookUrl": "https://runbooks.example/scaler"},
         "podMonitor": {
             "enabled": True,
             "interval": "30s",

@@ -225,6 +225,13 @@ def test_the_rules_are_those_of_the_file(helm4: Path) -> None:
     assert rule["metadata"]["labels"]["release"] == "kube-prometheus-stack"
 
 
+def test_alerts_link_to_where_the_runbooks_are_published(helm4: Path) -> None:
+    rules = one(render(helm4, "pod monitor"), "PrometheusRule")["spec"]["groups"]
+    urls = [rule["annotations"]["runbook_url"] for group in rules for rule in group["rules"] if "alert" in rule]
+    assert urls != []
+    assert [url for url in urls if not url.startswith("https://runbooks.example/scaler/")] == []
+
+
 def test_every_dashboard_is_a_config_map_that_the_sidecar_looks_for(helm4: Path) -> None:
     files = {file.name: file.read_text(encoding="utf-8") for file in (CHART / "files" / "dashboards").glob("*.json")}
     maps = [each for each in render(helm4, "prometheus operator") if "-dashboard-" in each["metadata"]["name"]]
