@@ -1,6 +1,7 @@
 """deploy/manifests gives what the chart gives for the same values."""
 
 import json
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -8,10 +9,11 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.manifests import Manifest, is_built_in, problems, run
+from tests.manifests import ROOT, Manifest, is_built_in, one, problems, run
 from tools import kustomize_base
 from tools.kustomize_base import MANIFESTS, SETTINGS, WITH_OPERATOR, WITH_POLICY, WITH_TLS
 
+PAGE = ROOT / "deploy" / "README.md"
 BUILDS: list[tuple[str, Mapping[str, Any]]] = [
     ("base", {}),
     ("overlays/tls", WITH_TLS),
@@ -50,28 +52,20 @@ def test_the_rendered_files_are_up_to_date(helm4: Path) -> None:
         assert (MANIFESTS / name).read_text(encoding="utf-8") == content, f"{name}: run make chart"
 
 
-def test_changed_settings_start_new_pods(kubectl: Path, tmp_path: Path) -> None:
-    """An overlay as deploy/README.md shows it: settings of its own, another image and namespace."""
-    overlay = tmp_path / "overlay"
+def test_an_overlay_of_ones_own_is_made_as_it_is_shown(kubectl: Path, tmp_path: Path) -> None:
+    (kustomization,) = re.findall(r"^```yaml\n(.*?)^```$", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+    overlay = tmp_path / "my-overlay"
     overlay.mkdir()
+    (overlay / "kustomization.yaml").write_text(kustomization)
     (overlay / "settings.yaml").write_text("prometheus_url: http://thanos.monitoring:9090\n")
-    kustomization = {
-        "resources": [str(Path("../base"))],
-        "namespace": "scaling",
-        "images": [{"name": "vllm-keda-scaler", "newName": "registry.example/vllm-keda-scaler", "newTag": "0.1.0"}],
-        "configMapGenerator": [
-            {"name": SETTINGS, "namespace": "keda", "behavior": "replace", "files": ["settings.yaml"]}
-        ],
-    }
-    (overlay / "kustomization.yaml").write_text(yaml.safe_dump(kustomization))
-    (tmp_path / "base").symlink_to(MANIFESTS / "base")
+    (tmp_path / "manifests").symlink_to(MANIFESTS)
 
     result = run(kubectl, "kustomize", str(overlay))
     assert result.returncode == 0, result.stderr
     objects = list(yaml.safe_load_all(result.stdout))
-    (deployment,) = (each for each in objects if each["kind"] == "Deployment")
-    pod = deployment["spec"]["template"]["spec"]
-    assert {each["metadata"]["namespace"] for each in objects} == {"scaling"}
-    assert pod["containers"][0]["image"] == "registry.example/vllm-keda-scaler:0.1.0"
+    pod = one(objects, "Deployment")["spec"]["template"]["spec"]
+    assert pod["containers"][0]["image"] == "registry.example/platform/vllm-keda-scaler:0.1.0"
+    assert one(objects, "ServiceMonitor") == one(build(kubectl, "overlays/prometheus-operator"), "ServiceMonitor")
+    # Changed settings start new pods, since the name that the pod mounts has changed with them.
     assert pod["volumes"][0]["configMap"]["name"] == hashed_name(objects)
     assert hashed_name(objects) != hashed_name(build(kubectl, "base"))
