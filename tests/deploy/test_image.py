@@ -1,12 +1,14 @@
 """The Dockerfile: its linter is content, nothing runs as root, and nothing is installed that is not locked."""
 
 import re
+import shlex
 import sys
 import tomllib
 from pathlib import Path
 
 from scaler.config.server import FIELDS
 from tests.manifests import ROOT, one, render, run
+from tools import make_venv
 
 DOCKERFILE = ROOT / "deploy" / "docker" / "Dockerfile"
 TEXT = DOCKERFILE.read_text(encoding="utf-8")
@@ -50,8 +52,15 @@ def test_every_package_is_held_to_its_hash_or_is_our_own() -> None:
     installs = [
         part for line in instructions("RUN") for part in line.split("&&") if "pip" in part and "install" in part
     ]
-    assert len(installs) == 3
+    assert len(installs) == 4
     assert [part for part in installs if "--require-hashes" not in part and "--no-index" not in part] == []
+
+
+def test_the_locked_pip_is_cut_out_of_the_lock() -> None:
+    (command,) = re.findall(r"(sed -n '.+?' requirements-dev\.txt)", TEXT)
+    result = run(Path("/bin/sh"), "-c", f"cd {shlex.quote(str(ROOT))} && {command}")
+    lock = (ROOT / "requirements-dev.txt").read_text(encoding="utf-8")
+    assert result.stdout.startswith(make_venv.locked_pip(lock).partition("#")[0].rstrip())
 
 
 def test_what_is_copied_is_there_and_let_through() -> None:
