@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
+import scaler
 from scaler.config.sources import load_settings, read_settings_file
 from scaler.service.grpc_server import HEALTH_NAMES
 from tests.conftest import tool
@@ -29,6 +30,11 @@ def flags(objects: tuple[Manifest, ...]) -> dict[str, str]:
     assert command == "serve"
     pairs = (word.removeprefix("--").partition("=") for word in words)
     return {name.replace("-", "_"): value for name, _, value in pairs}
+
+
+def test_the_chart_installs_the_version_that_it_lies_beside() -> None:
+    described = yaml.safe_load((CHART / "Chart.yaml").read_text(encoding="utf-8"))
+    assert described["appVersion"] == scaler.__version__
 
 
 def test_the_linter_has_nothing_to_say(helm: Path, case: str, tmp_path: Path) -> None:

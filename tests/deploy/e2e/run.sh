@@ -20,6 +20,7 @@ helm upgrade --install vllm-scaler deploy/helm/vllm-keda-scaler --namespace keda
   --set image.tag=e2e --set config.prometheus_url=http://prometheus-server.monitoring
 
 kubectl apply -f tests/deploy/e2e/fleet.yaml
+SECONDS=0
 
 replicas() { kubectl -n serving get deployment fleet -o jsonpath='{.spec.replicas}'; }
 until [ "$(replicas)" = 4 ]; do
