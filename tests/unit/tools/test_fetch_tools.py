@@ -133,6 +133,18 @@ def test_debians_victoria_metrics_is_taken_where_there_is_none(
     ]
 
 
+def test_for_the_demo_alone_nothing_is_fetched_that_it_does_not_need(
+    machine: Machine, capsys: pytest.CaptureFixture[str]
+) -> None:
+    machine.debian()
+    for name in ("victoria-metrics", "helm3", "helm4", "kubectl", "actionlint"):
+        (machine.path / name).unlink()
+    fetch_tools.main(["--quiet", "--demo"], machine.tools_dir)
+    assert machine.apt_get_calls() == ["apt-get download prometheus"]
+    assert machine.fetched() == ["prometheus", "promtool"]
+    assert capsys.readouterr().err == ""
+
+
 def test_a_second_run_fetches_nothing_and_has_nothing_to_say(
     machine: Machine, capsys: pytest.CaptureFixture[str]
 ) -> None:
