@@ -304,6 +304,7 @@ BAD_VALUES: list[tuple[dict[str, Any], str]] = [
     ({"podAnnotations": {"ready": True}}, "podAnnotations"),
     ({"networkPolicy": {"keda": {"podSelectors": {}}}}, "podSelectors"),
     ({"serviceMonitor": {"enabled": True}, "podMonitor": {"enabled": True}}, "Enable one"),
+    ({"grpc": {"port": 8080}}, "grpc.port and metrics.port are both 8080"),
 ]
 
 

@@ -6,6 +6,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
+import yaml
 
 from scaler.config.trigger import parse_trigger
 from scaler.model import ReasonCode
@@ -32,6 +33,22 @@ def test_a_command_that_installs_renders(helm: Path, page: Path) -> None:
     result = run(helm, "template", "vllm-scaler", str(CHART), *command[5:])
     assert result.returncode == 0, result.stderr
     assert "image: registry.example/platform/vllm-keda-scaler:0.1.0" in result.stdout
+
+
+def values_examples() -> list[str]:
+    text = (CHART / "README.md").read_text(encoding="utf-8")
+    return re.findall(r"^```yaml\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+
+
+@pytest.mark.parametrize("number", range(len(values_examples())))
+def test_values_are_taken_as_they_are_shown(helm: Path, number: int) -> None:
+    command = ("template", "vllm-scaler", str(CHART), "--namespace", "keda", "--values", "-")
+    result = run(helm, *command, stdin=values_examples()[number])
+    assert result.returncode == 0, result.stderr
+    for each in yaml.safe_load_all(result.stdout):
+        if each["kind"] == "Certificate":
+            address = one(read(EXAMPLE), "ScaledObject")["spec"]["triggers"][0]["metadata"]["scalerAddress"]
+            assert each["spec"]["dnsNames"] == [address.partition(":")[0]]
 
 
 def test_the_load_of_the_walk_through_scales_as_it_says() -> None:

@@ -63,9 +63,14 @@ metadata:
 {{- end -}}
 {{- end -}}
 
+{{/* The host of a trigger's scalerAddress, which a certificate has to name. */}}
+{{- define "vllm-scaler.host" -}}
+{{ include "vllm-scaler.fullname" . }}.{{ .Release.Namespace }}.svc.{{ .Values.clusterDomain }}
+{{- end -}}
+
 {{/* What KEDA is told in a trigger's scalerAddress. */}}
 {{- define "vllm-scaler.address" -}}
-{{ include "vllm-scaler.fullname" . }}.{{ .Release.Namespace }}.svc.{{ .Values.clusterDomain }}:{{ .Values.grpc.port }}
+{{ include "vllm-scaler.host" . }}:{{ .Values.grpc.port }}
 {{- end -}}
 
 {{/* One endpoint of a ServiceMonitor or PodMonitor; takes its values. Our label namespace is the pool's: it must win. */}}
