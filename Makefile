@@ -6,7 +6,7 @@ BIN := .venv/bin
 UV := uv==0.13.8
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check run bench-pools bench-restart bench-steadiness proto chart lock clean tools
+.PHONY: help setup demo test check run bench-pools bench-restart bench-steadiness proto lock clean tools
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "make %-16s %s\n", $$1, $$2 }'
@@ -49,6 +49,7 @@ proto: .venv/.ready ## Generate scaler/protos from protos/
 	@$(BIN)/python -m tools.proto
 	@echo "scaler/protos is up to date"
 
+.PHONY: chart
 chart: .venv/.ready tools ## Write what follows from the chart: its table of values, its schema, and deploy/manifests
 	@$(BIN)/python -m tools.chart_reference
 	@$(BIN)/python -m tools.kustomize_base
