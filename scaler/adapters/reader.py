@@ -2,15 +2,18 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Protocol, TypeAlias
+from typing import Protocol, TypeAlias, TypeVar
 
 import structlog
 
-from scaler.errors import PrometheusError
+from scaler.errors import PrometheusError, PrometheusRejectedError
 from scaler.model import Observation, PoolKey, PoolLocator
-from scaler.promql import Answer, LabelNames, Query, ReadPlan, Sample, plan
+from scaler.promql import LabelNames, Query, ReadPlan, Sample, plan
+
+_T = TypeVar("_T")
 
 OnQuery: TypeAlias = Callable[[str, float, str | None], None]
 """Called after each query with its name, its seconds, and the name of its error's class or None."""
@@ -26,6 +29,41 @@ class QueryApi(Protocol):
     async def query(self, expr: str, at: float, deadline: float | None = None) -> tuple[Sample, ...]:
         """Ask for an instant vector, or raise a PrometheusError."""
         ...
+
+    async def query_range(
+        self, expr: str, start: float, end: float, step_s: float, deadline: float | None = None
+    ) -> tuple[tuple[Sample, ...], ...]:
+        """Ask for the vectors of many instants, or raise a PrometheusError."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Past:
+    """What was seen at some past ticks.
+
+    Args:
+        observations: For each tick, oldest first, one observation of every pool.
+        failures: Why some of it could not be read though asking again may help; what it was about is missing.
+    """
+
+    observations: tuple[Mapping[PoolKey, Observation], ...]
+    failures: tuple[str, ...] = ()
+
+
+class _Plans:
+    """The plan for the pools of the last read, kept for as long as they stay the same."""
+
+    def __init__(self, names: LabelNames, queries: Mapping[str, str]) -> None:
+        self._names = names
+        self._queries = dict(queries)
+        self._planned: tuple[dict[PoolKey, PoolLocator], ReadPlan] | None = None
+
+    def of(self, pools: dict[PoolKey, PoolLocator]) -> ReadPlan:
+        # Pools and plan change hands together: reads of different pools run at the same time, each in its own thread.
+        planned = self._planned
+        if planned is None or planned[0] != pools:
+            planned = self._planned = pools, plan(pools, self._names, self._queries)
+        return planned[1]
 
 
 class MetricsReader:
@@ -49,11 +87,9 @@ class MetricsReader:
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._prometheus = prometheus
-        self._names = names
-        self._queries = dict(queries)
+        self._present, self._past = _Plans(names, queries), _Plans(names, queries)
         self._on_query = on_query
         self._monotonic = monotonic
-        self._planned: tuple[dict[PoolKey, PoolLocator], ReadPlan] | None = None
 
     async def observe(self, pools: Mapping[PoolKey, PoolLocator], at: float) -> dict[PoolKey, Observation]:
         """Observe pools. All queries together take no longer than one query may.
@@ -68,9 +104,11 @@ class MetricsReader:
         snapshot = dict(pools)
         try:
             # Thousands of pools take a second of pure Python, during which KEDA must still be answered.
-            read_plan = await asyncio.to_thread(self._plan_for, snapshot)
+            read_plan = await asyncio.to_thread(self._present.of, snapshot)
             deadline = self._prometheus.deadline()
-            answers = await asyncio.gather(*(self._answer(query, at, deadline) for query in read_plan.queries))
+            answers = await asyncio.gather(
+                *(self._answer(query, self._prometheus.query(query.expr, at, deadline)) for query in read_plan.queries)
+            )
             by_query = dict(zip(read_plan.queries, answers, strict=True))
             return await asyncio.to_thread(read_plan.observations, by_query, at)
         except Exception as error:  # noqa: BLE001 - a fault of ours in one tick must not end the ticks
@@ -78,20 +116,63 @@ class MetricsReader:
             note = f"reading failed by a fault of the scaler: {type(error).__name__}: {error}"
             return {key: Observation(at=at, notes=(note,)) for key in snapshot}
 
-    def _plan_for(self, pools: dict[PoolKey, PoolLocator]) -> ReadPlan:
-        # Pools and plan change hands together: reads of different pools run at the same time, each in its own thread.
-        planned = self._planned
-        if planned is None or planned[0] != pools:
-            planned = self._planned = pools, plan(pools, self._names, self._queries)
-        return planned[1]
+    async def observe_range(self, pools: Mapping[PoolKey, PoolLocator], ticks: Sequence[float]) -> Past:
+        """Observe pools at past ticks, as ``observe`` would have.
 
-    async def _answer(self, query: Query, at: float, deadline: float) -> Answer:
-        started = self._monotonic()
-        answer: Answer
+        The queries run one after the other, each within the time that one may take, so that a read of the present
+        always finds Prometheus free to answer.
+
+        Args:
+            pools: Where each pool's series are.
+            ticks: Instants in Unix seconds, ascending and equally far apart.
+
+        Returns:
+            What was seen. Nothing is raised: what could not be read is missing.
+        """
+        snapshot = dict(pools)
         try:
-            answer = await self._prometheus.query(query.expr, at, deadline)
+            read_plan = await asyncio.to_thread(self._past.of, snapshot)
+            step_s = (ticks[-1] - ticks[0]) / (len(ticks) - 1) if len(ticks) > 1 else 1.0
+            answers: dict[Query, tuple[tuple[Sample, ...], ...] | PrometheusError] = {}
+            for query in read_plan.queries:
+                asked = self._prometheus.query_range(query.expr, ticks[0], ticks[-1], step_s)
+                answers[query] = await self._answer(query, asked)
+            return await asyncio.to_thread(_past, read_plan, ticks, answers)
+        except Exception as error:  # noqa: BLE001 - as above
+            structlog.get_logger().exception("reading_failed", pools=len(snapshot))
+            return Past((), (f"reading failed by a fault of the scaler: {type(error).__name__}: {error}",))
+
+    async def _answer(self, query: Query, asked: Awaitable[_T]) -> _T | PrometheusError:
+        started = self._monotonic()
+        answer: _T | PrometheusError
+        try:
+            answer = await asked
         except PrometheusError as error:
             answer = error
         failed = type(answer).__name__ if isinstance(answer, PrometheusError) else None
         self._on_query(query.name, self._monotonic() - started, failed)
         return answer
+
+
+def _past(
+    read_plan: ReadPlan,
+    ticks: Sequence[float],
+    answers: Mapping[Query, tuple[tuple[Sample, ...], ...] | PrometheusError],
+) -> Past:
+    observations = tuple(
+        read_plan.observations(
+            {
+                query: answer if isinstance(answer, PrometheusError) else answer[index]
+                for query, answer in answers.items()
+            },
+            at,
+        )
+        for index, at in enumerate(ticks)
+    )
+    # What Prometheus refuses it refuses every time, at the present tick too: missing, and no failure to wait out.
+    failures = tuple(
+        f"{query.name}: {answer}"
+        for query, answer in answers.items()
+        if isinstance(answer, PrometheusError) and not isinstance(answer, PrometheusRejectedError)
+    )
+    return Past(observations, failures)

@@ -1,6 +1,8 @@
 """The text of an answer of Prometheus's HTTP API -> samples."""
 
 import json
+import math
+from collections.abc import Callable
 from typing import Any, Final
 
 from scaler.errors import PrometheusDecodeError, PrometheusPartialError, PrometheusRejectedError
@@ -25,6 +27,43 @@ def decode_vector(body: bytes) -> tuple[Sample, ...]:
         PrometheusPartialError: Some of the data behind the answer was not there.
         PrometheusRejectedError: The answer says that the query failed.
     """
+    return tuple(
+        _sample(element, element.get("value")) for element in _result(body, "vector") if "histogram" not in element
+    )
+
+
+def decode_matrix(body: bytes, index_of: Callable[[float], int], points: int) -> tuple[tuple[Sample, ...], ...]:
+    """Read the answer to a range query as the vectors that instant queries would have given.
+
+    Args:
+        body: As for ``decode_vector``; parts of series that are native histograms are left out.
+        index_of: Which of the instants a Unix time is, from 0.
+        points: How many instants were asked for.
+
+    Returns:
+        A vector for each instant, oldest first; an empty one where there was nothing.
+
+    Raises:
+        PrometheusDecodeError: As for ``decode_vector``, or an instant that was not asked for.
+        PrometheusPartialError: Some of the data behind the answer was not there.
+        PrometheusRejectedError: The answer says that the query failed.
+    """
+    vectors: list[list[Sample]] = [[] for _ in range(points)]
+    for element in _result(body, "matrix"):
+        values = element.get("values", [])
+        if not isinstance(values, list):
+            raise PrometheusDecodeError(f"the answer's element {quoted(element)!r} cannot be read")
+        for value in values:
+            sample = _sample(element, value)
+            index = index_of(sample.at) if math.isfinite(sample.at) else -1
+            if not 0 <= index < points:
+                raise PrometheusDecodeError(f"the answer has a value at {sample.at}, which was not asked for")
+            vectors[index].append(sample)
+    return tuple(map(tuple, vectors))
+
+
+def _result(body: bytes, kind: str) -> list[dict[str, Any]]:
+    """Return the elements of a complete answer of this type."""
     answer = _object(_parsed(body))
     if answer.get("status") == "error":
         raise PrometheusRejectedError(f"Prometheus refused the query: {describe_error(answer)}")
@@ -37,10 +76,9 @@ def decode_vector(body: bytes) -> tuple[Sample, ...]:
             f"the answer is incomplete: {quoted(partial[0])}; check the stores and remote reads behind the server"
         )
     data = _object(answer.get("data"))
-    if data.get("resultType") != "vector" or not isinstance(data.get("result"), list):
-        raise PrometheusDecodeError(f"the answer's result is no vector but {quoted(data.get('resultType'))}")
-    elements = [_object(element) for element in data["result"]]
-    return tuple(_sample(element) for element in elements if "histogram" not in element)
+    if data.get("resultType") != kind or not isinstance(data.get("result"), list):
+        raise PrometheusDecodeError(f"the answer's result is no {kind} but {quoted(data.get('resultType'))}")
+    return [_object(element) for element in data["result"]]
 
 
 def describe_error(answer: object) -> str:
@@ -74,10 +112,10 @@ def _object(value: object) -> dict[str, Any]:
     raise PrometheusDecodeError(f"the answer has {quoted(value)!r} where an object belongs")
 
 
-def _sample(element: dict[str, Any]) -> Sample:
-    labels, value = element.get("metric"), element.get("value")
+def _sample(element: dict[str, Any], value: Any) -> Sample:  # noqa: ANN401 - whatever JSON holds
+    labels = element.get("metric")
     try:
-        at, text = value  # type: ignore[misc]  # not known to be a pair until it is one
+        at, text = value
         if isinstance(text, str) and isinstance(labels, dict) and all(isinstance(of, str) for of in labels.values()):
             return Sample(labels, float(text), float(at))
     except (TypeError, ValueError, OverflowError) as error:

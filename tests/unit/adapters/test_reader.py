@@ -6,7 +6,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from scaler.adapters.reader import MetricsReader
-from scaler.errors import PrometheusTimeoutError
+from scaler.errors import PrometheusError, PrometheusRejectedError, PrometheusTimeoutError
 from scaler.model import Absent, Extra, PoolKey, PoolLocator
 from scaler.promql import Sample
 from tests.prometheus_rows import AT, KEY, LOCATOR, NAMES, asking, engine, scraped
@@ -27,6 +27,14 @@ class Api:
     async def query(self, expr: str, at: float, deadline: float | None = None) -> tuple[Sample, ...]:
         self.asked.append((expr, at, deadline))
         return self.rule(expr)
+
+    async def query_range(
+        self, expr: str, start: float, end: float, step_s: float, deadline: float | None = None
+    ) -> tuple[tuple[Sample, ...], ...]:
+        assert deadline is None
+        self.asked.append((expr, start, end))
+        count = round((end - start) / step_s) + 1
+        return tuple(self.rule(expr) for _ in range(count))
 
 
 def healthy(expr: str) -> tuple[Sample, ...]:
@@ -156,3 +164,51 @@ async def test_cancelling_an_observation_ends_it() -> None:
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
+
+
+TICKS = (AT - 30, AT - 15, AT)
+
+
+async def test_the_past_is_read_with_one_range_for_each_query_and_as_the_present_would_have_been() -> None:
+    api = Api(healthy)
+    reader = MetricsReader(api, NAMES)
+    past = await reader.observe_range({KEY: LOCATOR}, TICKS)
+    assert [(start, end) for _, start, end in api.asked] == [(AT - 30, AT)] * 4
+    assert past.failures == ()
+    assert list(past.observations) == [await reader.observe({KEY: LOCATOR}, at) for at in TICKS]
+
+
+async def test_one_tick_is_a_past_too() -> None:
+    past = await MetricsReader(Api(healthy), NAMES).observe_range({KEY: LOCATOR}, [AT])
+    assert [seen[KEY].at for seen in past.observations] == [AT]
+
+
+@pytest.mark.parametrize(
+    ("error", "failures"),
+    [
+        pytest.param(PrometheusTimeoutError("too slow"), ("latency: too slow",), id="asking again may help"),
+        pytest.param(PrometheusRejectedError("parse error"), (), id="it will be refused the next time too"),
+    ],
+)
+async def test_a_failed_range_is_missing_and_told_where_asking_again_may_help(
+    error: PrometheusError, failures: tuple[str, ...]
+) -> None:
+    def rule(expr: str) -> tuple[Sample, ...]:
+        if "histogram_quantile" in expr:
+            raise error
+        return healthy(expr)
+
+    past = await MetricsReader(Api(rule), NAMES).observe_range({KEY: LOCATOR}, TICKS)
+    assert past.failures == failures
+    assert [(seen[KEY].running, seen[KEY].ttft_p95_s) for seen in past.observations] == [(4, Absent.MISSING)] * 3
+
+
+async def test_a_fault_of_the_client_in_a_read_of_the_past_is_a_failure() -> None:
+    def rule(_: str) -> tuple[Sample, ...]:
+        raise ZeroDivisionError("what nobody thought of")
+
+    with capture_logs() as logs:
+        past = await MetricsReader(Api(rule), NAMES).observe_range({KEY: LOCATOR}, TICKS)
+    assert past.observations == ()
+    assert "ZeroDivisionError" in past.failures[0]
+    assert [log["event"] for log in logs] == ["reading_failed"]
