@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Protocol, TypeAlias, TypeVar
 
@@ -159,20 +159,23 @@ def _past(
     ticks: Sequence[float],
     answers: Mapping[Query, tuple[tuple[Sample, ...], ...] | PrometheusError],
 ) -> Past:
-    observations = tuple(
-        read_plan.observations(
-            {
-                query: answer if isinstance(answer, PrometheusError) else answer[index]
-                for query, answer in answers.items()
-            },
-            at,
-        )
-        for index, at in enumerate(ticks)
-    )
+    observations: list[Mapping[PoolKey, Observation]] = []
+    blank: Mapping[PoolKey, Observation] | None = None
+    for index, at in enumerate(ticks):
+        vectors = {
+            query: answer if isinstance(answer, PrometheusError) else answer[index] for query, answer in answers.items()
+        }
+        # All ticks without a row are alike, and before a Prometheus or a workload was there, there can be thousands.
+        if blank is not None and not any(vectors.values()):
+            observations.append({key: replace(seen, at=at) for key, seen in blank.items()})
+            continue
+        observations.append(read_plan.observations(vectors, at))
+        if not any(vectors.values()):
+            blank = observations[-1]
     # What Prometheus refuses it refuses every time, at the present tick too: missing, and no failure to wait out.
     failures = tuple(
         f"{query.name}: {answer}"
         for query, answer in answers.items()
         if isinstance(answer, PrometheusError) and not isinstance(answer, PrometheusRejectedError)
     )
-    return Past(observations, failures)
+    return Past(tuple(observations), failures)
