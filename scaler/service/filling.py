@@ -26,14 +26,17 @@ from scaler.service.breather import Breather
 from scaler.service.registry import PoolEntry
 from scaler.units import format_duration
 
-BUDGET_POOL_TICKS: Final = 30_000
-"""Ticks that are read for all new pools together: at about 1 ms each, half a minute of one core."""
+BUDGET_POOL_TICKS: Final = 15_000
+"""Ticks that are read for all new pools together. With 4 replicas a pool, one takes 1.2 ms of ours (0.4 of it the law)
+and as much of Prometheus: some 20 s of a core each, during which the pools are held."""
 LONGEST_S: Final = 120.0
 """After two minutes the windows that fill by themselves are worth more than those that are still being read."""
 FIRST_PAUSE_S: Final = 1.0
 """Pause after the first failed read; it doubles with each that follows."""
 MOST_FAILURES: Final = 4
 """Failed reads in a row until the past is given up: after 1 + 2 + 4 s of pauses."""
+_FIRST_READ_POOL_TICKS: Final = 1_000
+"""Ticks of all pools in the first read, before it is known how fast Prometheus answers: about 1 s."""
 _READ_POOL_TICKS: Final = 5_000
 """Ticks of all pools in one read: some 100 MB of samples at most, where each pool has a dozen replicas."""
 _MOST_READ_TICKS: Final = 1_000
@@ -100,7 +103,7 @@ class Filler:
         span = ticks_to_read(list(cold))
         number = self._newest_common(cold) - span + 1
         first, failures = number, 0
-        most = max(1, min(_MOST_READ_TICKS, _READ_POOL_TICKS // len(cold)))
+        most = max(1, min(_MOST_READ_TICKS, _FIRST_READ_POOL_TICKS // len(cold)))
         while cold:
             last = min(number + most - 1, self._newest_common(cold))
             ticks = [each * self._interval_s for each in range(number, last + 1)]
@@ -164,7 +167,7 @@ class Filler:
 def ticks_to_read(entries: Sequence[PoolEntry]) -> int:
     """Return how many ticks of the past are read for pools that are new together.
 
-    Worked, with default settings: 561 for up to 53 pools, 60 for 500, 21 (the windows) from 1429 on.
+    Worked, with default settings: 561 for up to 26 pools, 150 for 100, 30 for 500, 21 (the windows) from 715 on.
     """
     windows = max(retained_ticks(entry.policy) for entry in entries)
     memory = max(memory_ticks(entry.policy) for entry in entries)
