@@ -26,9 +26,9 @@ from scaler.service.breather import Breather
 from scaler.service.registry import PoolEntry
 from scaler.units import format_duration
 
-BUDGET_POOL_TICKS: Final = 15_000
+BUDGET_POOL_TICKS: Final = 10_000
 """Ticks that are read for all new pools together. With 4 replicas a pool, one takes 1.2 ms of ours (0.4 of it the law)
-and as much of Prometheus: some 20 s of a core each, during which the pools are held."""
+and as much of Prometheus: some 12 s of a core each, during which the pools are held."""
 LONGEST_S: Final = 120.0
 """After two minutes the windows that fill by themselves are worth more than those that are still being read."""
 FIRST_PAUSE_S: Final = 1.0
@@ -167,7 +167,7 @@ class Filler:
 def ticks_to_read(entries: Sequence[PoolEntry]) -> int:
     """Return how many ticks of the past are read for pools that are new together.
 
-    Worked, with default settings: 561 for up to 26 pools, 150 for 100, 30 for 500, 21 (the windows) from 715 on.
+    Worked, with default settings: 561 for up to 17 pools, 100 for 100, 21 (the windows) from 455 on.
     """
     windows = max(retained_ticks(entry.policy) for entry in entries)
     memory = max(memory_ticks(entry.policy) for entry in entries)

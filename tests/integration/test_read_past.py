@@ -57,7 +57,7 @@ async def test_a_range_of_ticks_is_what_instant_queries_see_at_each(
     for at, seen in zip(ticks, past.observations, strict=True):
         assert seen == await reader.observe(pools, at)
     changed = {repr(seen[key].running) + repr(seen[key].ttft_samples) for seen in past.observations for key in pools}
-    assert len(changed) > 10
+    assert len(changed) > 5
 
 
 async def test_a_range_is_the_same_read_in_parts(scraped: Scraped, prometheus: Prometheus) -> None:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scaler.model import Decision, Observation, PoolPolicy
+from scaler.model import Decision, Observation, PoolPolicy, SignalForm
 from scaler.policy.decide import advance
 from scaler.policy.history import Filling, History, memory_ticks
 from tests.builders import TICK_S, observation, policy
@@ -21,8 +21,7 @@ def followed(pool: PoolPolicy, phases: list[tuple[float, int]], lag: int) -> lis
     history, wanted, seen = History(), [6] * lag, []
     for tick, load in enumerate(loads * repeats):
         requested = wanted.pop(0)
-        slow = {"ttft_p95_s": 3.0} if load > pool.slots_per_replica * requested else {}
-        seen.append(observation(tick, load, requested, slots=pool.slots_per_replica, **slow))
+        seen.append(observation(tick, load, requested, slots=pool.slots_per_replica))
         history, decision = advance(pool, history, seen[-1])
         wanted.append(requested if decision.target is None else decision.target)
     return seen
@@ -34,6 +33,8 @@ phases = st.lists(st.tuples(st.sampled_from([2.0, 10.0, 30.0, 80.0]), st.integer
 @given(policies(), phases, st.integers(1, 6))
 @settings(max_examples=15)
 def test_a_filled_history_decides_as_a_lived_one(pool: PoolPolicy, script: list[tuple[float, int]], lag: int) -> None:
+    # Of a latency some things are remembered for ever: its newest base, and what it has asked for.
+    pool = replace(pool, signals=tuple(one for one in pool.signals if one.form is not SignalForm.LATENCY))
     seen = followed(pool, script, lag)
     lived, before = fold(pool, seen)
     remembered = seen[-memory_ticks(pool) :]
