@@ -321,6 +321,11 @@ class ReasonCode(enum.StrEnum):
     ROLLOUT = "rollout", "A rollout is under way."
     PREEMPTIONS = "preemptions", "Requests were preempted for want of KV cache in the window."
     SIGNAL_MISSING = "signal_missing", "A signal of the pool is missing now, so nothing scales down."
+    FILLING_HISTORY = (
+        "filling_history",
+        "The pool is new to this process: until its past is read from Prometheus, only a burst changes the replicas.",
+    )
+    PAST_UNKNOWN = "past_unknown", "The pool's past could not be read: windows fill by themselves."
     NO_DATA = "no_data", "Nothing to decide on: the last answer is held."
     STEP_LIMIT = "step_limit", "One step may not go further."
     MIN_REPLICAS = "min_replicas", "Fewer than `minReplicas` are not allowed."

@@ -186,6 +186,29 @@ def no_data(situation: Situation) -> tuple[Reason, ...]:
     return (Reason(ReasonCode.NO_DATA, text),)
 
 
+def filling_history(situation: Situation) -> tuple[Reason, ...]:
+    """Say that the past is being read, and how far that is."""
+    filling = situation.filling
+    if filling is None or filling.given_up:
+        return ()
+    progress = f": {filling.done} of {filling.total} ticks" if filling.total else ""
+    problem = f" ({filling.problem})" if filling.problem else ""
+    text = (
+        f"the pool is new to this process, and its past is being read from Prometheus{progress}{problem};"
+        " until that is done only a burst changes the replicas"
+    )
+    return (Reason(ReasonCode.FILLING_HISTORY, text),)
+
+
+def past_unknown(situation: Situation) -> tuple[Reason, ...]:
+    """Say that the past could not be read."""
+    filling = situation.filling
+    if filling is None or not filling.given_up:
+        return ()
+    text = f"the pool's past could not be read from Prometheus, so windows fill by themselves: {filling.problem}"
+    return (Reason(ReasonCode.PAST_UNKNOWN, text),)
+
+
 def hold_reasons(situation: Situation) -> tuple[Reason, ...]:
     """Say why nothing changes: what is being waited for, what is missing, or that all is right."""
     waiting_up = tuple(

@@ -6,7 +6,7 @@ from typing import Final
 
 from scaler.model import Absent, Observation, PoolPolicy, Protection, Reading
 from scaler.policy.combine import Sustained
-from scaler.policy.history import ROUNDING_S, History
+from scaler.policy.history import ROUNDING_S, Filling, History
 from scaler.policy.needs import Assessment
 
 CHANGE_HELD_TICKS: Final = 4
@@ -36,11 +36,18 @@ class Situation:
     """up(t): the greatest sustained up-need, None when no signal has a vote."""
     down: int | None
     """down(t): the greatest down-need, None unless every signal has a vote."""
+    filling: Filling | None = None
+    """How far the past is read; None when it is all there."""
 
     @property
     def now(self) -> float:
         """This tick's time."""
         return self.observation.at
+
+    @property
+    def is_filling(self) -> bool:
+        """Whether the past is still being read, so that nothing may be decided by it."""
+        return self.filling is not None and not self.filling.given_up
 
     @cached_property
     def working(self) -> int:

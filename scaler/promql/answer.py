@@ -1,6 +1,8 @@
 """The text of an answer of Prometheus's HTTP API -> samples."""
 
 import json
+import math
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from scaler.errors import PrometheusDecodeError, PrometheusPartialError, PrometheusRejectedError
@@ -32,7 +34,45 @@ def decode_vector(body: bytes) -> tuple[Sample, ...]:
         PrometheusPartialError: Some of the data behind the answer was not there.
         PrometheusRejectedError: The answer says that the query failed.
     """
-    envelope, elements = _split(body)
+    samples: list[Sample] = []
+    for elements in _results(body, "vector"):
+        samples += [_sample(each, each.get("value")) for each in map(_object, elements) if "histogram" not in each]
+    return tuple(samples)
+
+
+def decode_matrix(body: bytes, index_of: Callable[[float], int], points: int) -> tuple[tuple[Sample, ...], ...]:
+    """Read the answer to a range query as the vectors that instant queries would have given.
+
+    Args:
+        body: As for ``decode_vector``; parts of series that are native histograms are left out.
+        index_of: Which of the instants a Unix time is, from 0.
+        points: How many instants were asked for.
+
+    Returns:
+        A vector for each instant, oldest first; an empty one where there was nothing.
+
+    Raises:
+        PrometheusDecodeError: As for ``decode_vector``, or an instant that was not asked for.
+        PrometheusPartialError: Some of the data behind the answer was not there.
+        PrometheusRejectedError: The answer says that the query failed.
+    """
+    vectors: list[list[Sample]] = [[] for _ in range(points)]
+    for element in (_object(each) for elements in _results(body, "matrix") for each in elements):
+        values = element.get("values", [])
+        if not isinstance(values, list):
+            raise PrometheusDecodeError(f"the answer's element {quoted(element)!r} cannot be read")
+        for value in values:
+            sample = _sample(element, value)
+            index = index_of(sample.at) if math.isfinite(sample.at) else -1
+            if not 0 <= index < points:
+                raise PrometheusDecodeError(f"the answer has a value at {sample.at}, which was not asked for")
+            vectors[index].append(sample)
+    return tuple(map(tuple, vectors))
+
+
+def _results(body: bytes, kind: str) -> Iterator[list[Any]]:
+    """Yield the elements of a complete answer of this type, some at a time."""
+    envelope, chunks = _split(body)
     answer = _object(_parsed(envelope))
     if answer.get("status") == "error":
         raise PrometheusRejectedError(f"Prometheus refused the query: {describe_error(answer)}")
@@ -45,12 +85,14 @@ def decode_vector(body: bytes) -> tuple[Sample, ...]:
             f"the answer is incomplete: {quoted(partial[0])}; check the stores and remote reads behind the server"
         )
     data = _object(answer.get("data"))
-    if data.get("resultType") != "vector" or not isinstance(data.get("result"), list):
-        raise PrometheusDecodeError(f"the answer's result is no vector but {quoted(data.get('resultType'))}")
-    samples = _samples(data["result"])
-    for chunk in elements:
-        samples += _samples(_parsed(chunk))
-    return tuple(samples)
+    if data.get("resultType") != kind or not isinstance(data.get("result"), list):
+        raise PrometheusDecodeError(f"the answer's result is no {kind} but {quoted(data.get('resultType'))}")
+    yield data["result"]
+    for chunk in chunks:
+        elements = _parsed(chunk)
+        if not isinstance(elements, list):
+            raise PrometheusDecodeError(f"the answer has {quoted(elements)!r} where a list belongs")
+        yield elements
 
 
 def describe_error(answer: object) -> str:
@@ -84,12 +126,6 @@ def _split(body: bytes) -> tuple[bytes, list[bytes]]:
     return body[:first] + body[start:], chunks
 
 
-def _samples(elements: object) -> list[Sample]:
-    if not isinstance(elements, list):
-        raise PrometheusDecodeError(f"the answer has {quoted(elements)!r} where a list belongs")
-    return [_sample(element) for element in map(_object, elements) if "histogram" not in element]
-
-
 def _parsed(body: bytes) -> object:
     try:
         return json.loads(body)
@@ -107,9 +143,9 @@ def _object(value: object) -> dict[str, Any]:
     raise PrometheusDecodeError(f"the answer has {quoted(value)!r} where an object belongs")
 
 
-def _sample(element: dict[str, Any]) -> Sample:
+def _sample(element: dict[str, Any], value: Any) -> Sample:  # noqa: ANN401 - whatever JSON holds
     try:
-        labels, (at, text) = element["metric"], element["value"]
+        labels, (at, text) = element["metric"], value
         if type(text) is str and type(labels) is dict:
             # Joining them is the quickest way to be told that all of them are text.
             "".join(labels.values())
