@@ -303,6 +303,8 @@ def _against_scale_down(situation: Situation, need: int) -> tuple[Reason, ...]:
         found.append(explain.rollout(int(history.outdated)))
     elif left_s := situation.seconds_left(history.rollout_at, policy.rollout_hold_s):
         found.append(explain.after_rollout(left_s))
+    if policy.locator.restart_window_s:
+        found += explain.restarts(observation, policy.locator.restart_window_s)
     window_s = max(down_window(signal, history.patience) for signal in policy.signals) * policy.tick_s
     if any(tick.preempted for tick in history.within(situation.now, window_s)):
         found.append(explain.preemptions(window_s))
