@@ -14,7 +14,7 @@ from scaler.adapters.pool_metrics import PoolView
 from scaler.config.trigger import Trigger
 from scaler.errors import LimitError
 from scaler.model import Action, Decision, PoolKey, PoolPolicy, ReasonCode
-from scaler.policy.history import History
+from scaler.policy.history import Filling, History
 from scaler.units import format_duration
 
 
@@ -29,6 +29,8 @@ class PoolEntry:
     streams: int = 0
     """Open streams: each counts as asking."""
     history: History = field(default_factory=History)
+    filling: Filling | None = field(default_factory=Filling)
+    """How far the pool's past is read; None when that is done."""
     decision: Decision | None = None
     decisions: Counter[tuple[Action, ReasonCode]] = field(default_factory=Counter)
     decided: asyncio.Event = field(default_factory=asyncio.Event)
