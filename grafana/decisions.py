@@ -234,7 +234,7 @@ def _data(board: builders.Dashboard) -> builders.Dashboard:
                 Query(chosen("data_age_seconds"), "data"),
                 Query(chosen("sample_age_seconds"), "sample"),
                 unit="s",
-                steps=((120, RED),),
+                steps=((600, RED),),
             )
         )
         .with_panel(

@@ -51,15 +51,15 @@ def overview(board: builders.Dashboard) -> builders.Dashboard:
             number(
                 About(
                     title="Without data",
-                    text="Pools whose last data is older than 2 min, or that never had any: their replicas are held."
+                    text="Pools that have had no data for more than 2 min, or never any: their replicas are held."
                     " When it is not 0, look whether Prometheus and the scrapes are well.",
                     runbook="VLLMScalerNoData",
                     span=3,
                     height=4,
                 ),
                 Query(
-                    f"count({fleet('data_age_seconds')} > 120 or {fleet('pool_info')}"
-                    f" unless {fleet('data_age_seconds')}) or vector(0)"
+                    f"count({fleet('data_age_seconds')} - {fleet('decision_age_seconds')} > 120"
+                    f" or ({fleet('pool_info')} unless {fleet('data_age_seconds')})) or vector(0)"
                 ),
                 unit="short",
                 steps=((1, RED),),
@@ -159,7 +159,7 @@ def overview(board: builders.Dashboard) -> builders.Dashboard:
                     Column("Pending", fleet("pending_replicas"), steps=((1, YELLOW),)),
                     Column("Target", fleet("target_replicas")),
                     Column("Protection", fleet("protection_grade"), steps=((1, ORANGE), (2, RED))),
-                    Column("Age of data", fleet("data_age_seconds"), "s", ((60, YELLOW), (120, RED))),
+                    Column("Age of data", fleet("data_age_seconds"), "s", ((120, YELLOW), (600, RED))),
                     Column("Cost per hour", fleet("hourly_cost")),
                 ),
                 link=f"/d/{SATURATION}?var-datasource=${{datasource}}"
