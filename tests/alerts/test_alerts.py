@@ -10,6 +10,9 @@ from typing import Any
 import promql_parser
 import pytest
 import yaml
+from grpc_health.v1 import health_pb2
+
+from scaler.protos import externalscaler_pb2
 
 ROOT = Path(__file__).parents[2]
 RULES = ROOT / "deploy" / "helm" / "vllm-keda-scaler" / "files" / "rules.yaml"
@@ -17,6 +20,14 @@ RUNBOOKS = ROOT / "docs" / "runbooks"
 PARTS = ["Meaning", "Impact", "Investigate", "Fix"]
 POOL = 'namespace="serving",scaled_object="llama"'
 OF_POOL = {"namespace": "serving", "scaled_object": "llama"}
+
+
+METHODS = {
+    (service.full_name, method.name)
+    for file in (externalscaler_pb2.DESCRIPTOR, health_pb2.DESCRIPTOR)
+    for service in file.services_by_name.values()
+    for method in service.methods
+}
 
 
 def rules() -> list[dict[str, Any]]:
@@ -255,7 +266,9 @@ def test_a_runbook_says_what_it_means_whom_it_hurts_what_to_look_at_and_what_to_
     assert re.findall(r"^## (.+)$", text, re.MULTILINE) == PARTS
     investigate = text.partition("## Investigate")[2].partition("\n## ")[0]
     assert investigate.count("```promql") >= 2
-    assert "grpcurl -plaintext" in investigate
+    called = re.findall(r"grpcurl -plaintext .*?localhost:50051 (\S+)/(\w+)", investigate)
+    assert called
+    assert set(called) <= METHODS
 
 
 @pytest.mark.parametrize("alert", ALERTS)
