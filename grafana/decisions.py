@@ -198,7 +198,7 @@ def _why(board: builders.Dashboard) -> builders.Dashboard:
                 Query(chosen("hourly_cost"), "cost"),
                 Query(chosen("hourly_cost_limit"), "budget"),
                 unit="short",
-                style={"cost": Line(BLUE, width=2), "budget": LIMIT},
+                style={"cost": Line(BLUE, width=2, stepped=True), "budget": LIMIT},
             )
         )
     )

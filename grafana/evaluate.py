@@ -92,6 +92,10 @@ class Prometheus:
         found = self._get("query_range", query=expr, start=f"{start:.3f}", end=f"{end:.3f}", step=f"{step_s:g}")
         return [Series(each["metric"], tuple(map(_point, each["values"]))) for each in found["result"]]
 
+    def newest_sample(self) -> float:
+        """Return the Unix time of the newest sample that is stored."""
+        return float(self._get("status/tsdb")["headStats"]["maxTime"]) / 1000
+
     def resolve(self, board: Mapping[str, Any], at: float) -> dict[str, str]:
         """Return the value that Grafana gives each variable of a dashboard that was just opened."""
         values: dict[str, str] = {}

@@ -40,6 +40,7 @@ class Line:
         dashed: For thresholds and limits, which are no measurements.
         fill_below_to: Shade down to the series of this name.
         width: Its width in pixels.
+        stepped: For what is a count, in a panel of other readings.
         unit: Its unit, where it is not the panel's.
     """
 
@@ -47,6 +48,7 @@ class Line:
     dashed: bool = False
     fill_below_to: str | None = None
     width: int = 1
+    stepped: bool = False
     unit: str | None = None
 
     def properties(self) -> list[dashboard.DynamicConfigValue]:
@@ -56,8 +58,10 @@ class Line:
             found["color"] = {"mode": "fixed", "fixedColor": self.color}
         if self.unit is not None:
             found["unit"] = self.unit
+        if self.stepped:
+            found["custom.lineInterpolation"] = common.LineInterpolation.STEP_AFTER
         if self.dashed:
-            found |= {"custom.lineStyle": {"fill": "dash", "dash": [8, 6]}, "custom.fillOpacity": 0}
+            found["custom.lineStyle"] = {"fill": "dash", "dash": [8, 6]}
         if self.fill_below_to is not None:
             found |= {"custom.fillBelowTo": self.fill_below_to, "custom.fillOpacity": 20}
         return [dashboard.DynamicConfigValue(id_val=name, value=value) for name, value in found.items()]
@@ -65,8 +69,8 @@ class Line:
 
 OBJECTIVE: Final = Line(RED, dashed=True)
 LIMIT: Final = Line(GREY, dashed=True)
-UP_AT: Final = Line(ORANGE, dashed=True)
-DOWN_AT: Final = Line(BLUE, dashed=True)
+UP_AT: Final = Line(ORANGE, dashed=True, stepped=True)
+DOWN_AT: Final = Line(BLUE, dashed=True, stepped=True)
 
 
 class _AnyPanel(Protocol):
@@ -155,7 +159,9 @@ def lines(
         .unit(unit)
         .min(0)
         .line_width(1)
-        .fill_opacity(_FILL_PERCENT)
+        # Of several lines each other's shade would hide them.
+        .fill_opacity(_FILL_PERCENT if len(queries) == 1 else 0)
+        .color_scheme(builders.FieldColor().mode(dashboard.FieldColorModeId.PALETTE_CLASSIC))
         .show_points(common.VisibilityMode.NEVER)
         .legend(
             common_builders.VizLegendOptions()

@@ -77,7 +77,7 @@ def _pool(board: builders.Dashboard) -> builders.Dashboard:
                 style={
                     "in flight": Line(BLUE, width=2),
                     "running": Line(PURPLE),
-                    "capacity": Line(GREEN, width=2),
+                    "capacity": Line(GREEN, width=2, stepped=True),
                     "scales up above": UP_AT,
                     "may scale down below": DOWN_AT,
                 },

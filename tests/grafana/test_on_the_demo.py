@@ -53,7 +53,7 @@ class Run:
 
 def played(folder: Path) -> tuple[float, float, bytes]:
     """Run the demo until replicas go again; return when it began, when it ended, and its metrics in the burst."""
-    command = [Path(sys.executable).with_name("vllm-scaler"), "demo", "--duration", "60s", "--keep"]
+    command: list[str | Path] = [Path(sys.executable).with_name("vllm-scaler"), "demo", "--duration", "60s", "--keep"]
     environment = os.environ | {"PYTHONUNBUFFERED": "1"}
     with subprocess.Popen(command, cwd=folder, env=environment, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
