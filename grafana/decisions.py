@@ -18,9 +18,9 @@ from grafana.panels import (
     number,
     states,
 )
-from grafana.queries import Query, chosen, service
+from grafana.queries import Query, active, chosen, service
 
-_HOLDS: Final = {"1": ("active", ORANGE)}
+_HOLDS: Final = {"0": ("", GREEN), "1": ("active", ORANGE)}
 _MISSING: Final = {"0": ("there", GREEN), "1": ("missing", RED)}
 _DEAD_BAND: Final = {
     "up(t)": Line(ORANGE, width=2),
@@ -139,7 +139,7 @@ def _why(board: builders.Dashboard) -> builders.Dashboard:
                     runbook="VLLMScalerPoolInProtection",
                     span=6,
                 ),
-                Query(chosen("limit_active", by=("limit",)), "{{limit}}"),
+                *active("limit_active", "limit"),
                 names=_HOLDS,
             )
         )
@@ -152,7 +152,7 @@ def _why(board: builders.Dashboard) -> builders.Dashboard:
                     runbook="VLLMScalerWedgedReplica",
                     span=6,
                 ),
-                Query(chosen("diagnostic_active", by=("diagnostic",)), "{{diagnostic}}"),
+                *active("diagnostic_active", "diagnostic"),
                 names=_HOLDS,
             )
         )

@@ -59,7 +59,9 @@ def targets(board: Mapping[str, Any]) -> Iterator[Target]:
     """Yield every query of a dashboard."""
     uid = board["uid"]
     for each in board["annotations"]["list"]:
-        yield Target(uid, each["name"], each["expr"], f"{each['titleFormat']} {each['textFormat']}", instant=False)
+        yield Target(
+            uid, each["name"], each["target"]["expr"], f"{each['titleFormat']} {each['textFormat']}", instant=False
+        )
     for panel in board["panels"]:
         for target in panel.get("targets", ()):
             yield Target(uid, panel["title"], target["expr"], target["legendFormat"], bool(target.get("instant")))

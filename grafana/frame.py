@@ -18,24 +18,23 @@ _TAG: Final = "vllm-scaler"
 
 
 class _Marks(dashboard.AnnotationQuery):
-    """An annotation with the texts of its marks, which the SDK's own type leaves out."""
+    """An annotation that asks Prometheus, with the texts of its marks: the SDK's own type knows neither."""
 
     def to_json(self) -> dict[str, object]:
-        return super().to_json() | {"step": "15s", "titleFormat": "{{action}}", "textFormat": "{{reason}}"}
+        changes = 'action!="hold",reason!~"(increase|decrease)_pending"'
+        expr = chosen("decision_info", by=("action", "reason"), matchers=changes)
+        return super().to_json() | {
+            "target": {"refId": "Anno", "expr": expr, "interval": "15s"},
+            "titleFormat": "{{action}}",
+            "textFormat": "{{reason}}",
+        }
 
 
-class DecisionMarks(Builder[dashboard.AnnotationQuery]):
+class _DecisionMarks(Builder[dashboard.AnnotationQuery]):
     """A mark at each decision that changed something; those that only repeat one on its way are left out."""
 
     def build(self) -> dashboard.AnnotationQuery:
-        """Return the annotation."""
-        changes = 'action!="hold",reason!~"(increase|decrease)_pending"'
-        return _Marks(
-            name="Decisions",
-            datasource=DATASOURCE,
-            icon_color=ORANGE,
-            expr=chosen("decision_info", by=("action", "reason"), matchers=changes),
-        )
+        return _Marks(name="Decisions", datasource=DATASOURCE, icon_color=ORANGE)
 
 
 def _variable(name: str, label: str, query: str, text: str) -> builders.QueryVariable:
@@ -110,7 +109,7 @@ def dashboard_of(uid: str, text: str, *, span: str) -> builders.Dashboard:
         .tooltip(dashboard.DashboardCursorSync.CROSSHAIR)
         .editable()
         .variables(_variables(uid))
-        .annotation(DecisionMarks())
+        .annotation(_DecisionMarks())
         .links([*_links(other)])
     )
 

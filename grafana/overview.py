@@ -163,7 +163,7 @@ def overview(board: builders.Dashboard) -> builders.Dashboard:
                     Column("Cost per hour", fleet("hourly_cost")),
                 ),
                 link=f"/d/{SATURATION}?var-datasource=${{datasource}}"
-                '&var-namespace=${__data.fields["Namespace"]}&var-pool=${__data.fields["Pool"]}&${__url_time_range}',
+                "&var-namespace=${__data.fields.namespace}&var-pool=${__data.fields.scaled_object}&${__url_time_range}",
                 sorted_by="Saturation",
             )
         )

@@ -174,7 +174,7 @@ def lines(
         )
     )
     for target in _targets(queries):
-        panel.with_target(target)
+        panel.with_target(target.range())
     if steps:
         panel.thresholds_style(
             common_builders.GraphThresholdsStyleConfig().mode(common.GraphThresholdsStyleMode.DASHED)
@@ -229,7 +229,7 @@ def states(
         .legend(common_builders.VizLegendOptions().show_legend(show_legend=legend))
     )
     for target in _targets(queries):
-        panel.with_target(target)
+        panel.with_target(target.range())
     return panel
 
 
@@ -256,7 +256,7 @@ def pools(about: About, columns: Sequence[Column], *, link: str, sorted_by: str)
     Args:
         about: What it says of itself.
         columns: The readings.
-        link: Where a pool's name leads; ``${__data.fields[...]}`` stands for cells of its row.
+        link: Where a pool's name leads; ``${__data.fields.namespace}`` stands for a cell of its row.
         sorted_by: The column to sort by, greatest first.
     """
     panel = _begin(table.Panel(), about, ()).cell_height(common.TableCellHeight.SM)

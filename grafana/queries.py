@@ -43,6 +43,12 @@ def chosen(metric: str, *, by: tuple[str, ...] = (), matchers: str = "") -> str:
     return _greatest(metric, by, f"{_CHOSEN}{matchers and ','}{matchers}")
 
 
+def active(metric: str, label: str) -> tuple[Query, Query]:
+    """Write what holds of the chosen pool, by a label, and 0 while nothing of it does."""
+    some = chosen(metric, by=(label,))
+    return Query(some, f"{{{{{label}}}}}"), Query(f"{chosen('pool_info')} * 0 unless on () {some}", "none")
+
+
 def fleet(metric: str, *, matchers: str = "") -> str:
     """Write one of our readings of each pool of the overview."""
     return _greatest(metric, POOL, f"{FLEET}{matchers and ','}{matchers}")

@@ -185,7 +185,7 @@ def _board(picture: Picture, prometheus: Prometheus, *, start: float) -> dict[st
         drawn.append(kept | {"series": series, "place": {"x": x, "y": y, "w": w, "h": h}})
         x, lowest = x + w, max(lowest, y + h)
     (marks,) = source["annotations"]["list"]
-    changes = prometheus.range(replaced(marks["expr"], values), start, end, _STEP_S)
+    changes = prometheus.range(replaced(marks["target"]["expr"], values), start, end, _STEP_S)
     return {
         "panels": drawn,
         "width": _WIDTH_PX,
@@ -275,10 +275,15 @@ def _chromium() -> Path:
         print("Fetching Chromium")
         listing = _call(["apt-get", "install", "--simulate", "--no-install-recommends", "chromium"], _ROOT)
         needed = re.findall(r"^Inst (\S+)", listing, re.MULTILINE)
-        with tempfile.TemporaryDirectory() as scratch:
+        _CHROMIUM.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=_CHROMIUM.parent) as scratch:
             _call(["apt-get", "download", *needed], Path(scratch))
+            whole = Path(scratch) / "whole"
+            whole.mkdir()
             for package in sorted(Path(scratch).glob("*.deb")):
-                _call(["dpkg-deb", "--extract", str(package), str(_CHROMIUM)], _ROOT)
+                _call(["dpkg-deb", "--extract", str(package), str(whole)], Path(scratch))
+            # In one step, so that a stopped run never leaves half of it there.
+            whole.replace(_CHROMIUM)
     return program
 
 

@@ -215,6 +215,18 @@ def test_a_pool_that_was_not_evaluated_shows_that_it_is_there() -> None:
     assert not any(name.startswith("vllm_scaler_target_replicas") for name in series)
 
 
+def test_a_pool_has_some_fifty_series_and_a_signal_six() -> None:
+    def series(pool: PoolPolicy) -> int:
+        seen = [observation(tick, 80, 4) for tick in range(20)]
+        return len([name for name in scrape(view(*seen, pool=pool)) if "scaled_object=" in name])
+
+    three = policy(replica_hourly_cost=2.5, max_hourly_cost=40.0)
+    two = replace(three, signals=three.signals[:2])
+    # For ten thousand pools each of them counts ten thousand times.
+    assert series(three) <= 50
+    assert series(three) - series(two) == 6
+
+
 def test_a_pool_that_is_gone_takes_its_series_with_it() -> None:
     telemetry = Telemetry()
     scrape(view(observation(0, 80, 4)), telemetry=telemetry)
