@@ -1,6 +1,7 @@
 """The requests of a run by their lengths: who misses the SLO, and who makes the work."""
 
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
@@ -43,10 +44,12 @@ def by_length(requests: Iterable[tuple[int, int, bool]]) -> tuple[Bucket, ...]:
         requests: Prompt and output tokens of each, and whether it was within the SLO.
     """
     counted: dict[tuple[int, int], tuple[int, int, float]] = {}
-    for prompt_tokens, output_tokens, met in requests:
+    # Benchmarks repeat lengths, so equal requests are counted first.
+    for (prompt_tokens, output_tokens, met), alike in Counter(requests).items():
         key = bisect_left(LENGTH_BOUNDS, prompt_tokens), bisect_left(LENGTH_BOUNDS, output_tokens)
         count, within, work = counted.get(key, (0, 0, 0.0))
-        counted[key] = count + 1, within + met, work + attention_work(prompt_tokens, output_tokens)
+        added = alike * attention_work(prompt_tokens, output_tokens)
+        counted[key] = count + alike, within + alike * met, work + added
     # Requests that all failed may show no tokens, and then no work.
     total = sum(work for _, _, work in counted.values()) or 1.0
     bounds = (*LENGTH_BOUNDS, None)

@@ -3,7 +3,8 @@
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import pairwise, repeat
+from math import fsum
 from statistics import fmean
 from typing import Final
 
@@ -42,7 +43,8 @@ def in_flight(arrived_s: Sequence[float], ended_s: Sequence[float], *, skip: int
         skip: Requests at the start that count as load but not as observers.
     """
     ends = sorted(ended_s)
-    found = [index - bisect_right(ends, at) for index, at in enumerate(arrived_s)][skip:]
+    gone = list(map(bisect_right, repeat(ends), arrived_s))
+    found = [index - ended for index, ended in enumerate(gone)][skip:]
     size = len(found)
     cuts = [size * number // _QUARTERS for number in range(_QUARTERS + 1)]
     parts = [fmean(found[begin:end]) if end > begin else 0.0 for begin, end in pairwise(cuts)]
@@ -64,6 +66,11 @@ def _mean_over_time(arrived_s: Sequence[float], ends: Sequence[float], since: fl
     """Return the mean number in the system within a window: the time spent in it by all, over its length."""
     if until <= since:
         return 0.0
-    begun = sum(until - max(at, since) for at in arrived_s)
-    over = sum(until - max(at, since) for at in ends[: bisect_left(ends, until)])
-    return (begun - over) / (until - since)
+    # Times before the window count as its start, and each request that has ended is taken off again.
+    return (_left(arrived_s, since, until) - _left(ends, since, until)) / (until - since)
+
+
+def _left(times_s: Sequence[float], since: float, until: float) -> float:
+    """Add up what is left of a window after each of some ascending times."""
+    before, within = bisect_left(times_s, since), bisect_left(times_s, until)
+    return before * (until - since) + (within - before) * until - fsum(times_s[before:within])

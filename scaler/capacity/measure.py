@@ -6,8 +6,10 @@ an attainment lies in a range: if the P99 of each of two latencies is within its
 
 import enum
 import math
-from collections.abc import Iterator, Sequence
+import operator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import compress
 from statistics import fmean, quantiles
 from typing import Final
 
@@ -114,41 +116,40 @@ def measure(result: BenchResult, slo: Slo, *, warmup: int = 0) -> Measured:
 
 
 def _from_requests(result: BenchResult, requests: Requests, slo: Slo, warmup: int) -> Measured:
-    waits = (0.0,) * len(requests) if result.load is Load.CLOSED else requests.queue_s
-    ttfts = [wait + ttft for wait, ttft in zip(waits, requests.ttft_s, strict=True)]
-    e2es = [wait + e2e for wait, e2e in zip(waits, requests.e2e_s, strict=True)]
-    judged = range(warmup, len(requests))
-    good = [index for index in judged if requests.succeeded[index]]
-    tpots = {
-        index: (requests.e2e_s[index] - requests.ttft_s[index]) / (requests.output_tokens[index] - 1)
-        for index in good
-        if requests.output_tokens[index] > 1
-    }
+    prompts, outputs = requests.prompt_tokens[warmup:], requests.output_tokens[warmup:]
+    succeeded, waits = requests.succeeded[warmup:], requests.queue_s[warmup:]
+    ttfts, e2es = requests.ttft_s[warmup:], requests.e2e_s[warmup:]
+    tpots = [
+        (e2e - ttft) / (output - 1) if output > 1 else None
+        for ttft, e2e, output in zip(ttfts, e2es, outputs, strict=True)
+    ]
+    if result.load is not Load.CLOSED:
+        ttfts, e2es = list(map(operator.add, ttfts, waits)), list(map(operator.add, e2es, waits))
     ttft_s, tpot_s, e2e_s = (bound or math.inf for bound in (slo.ttft_s, slo.tpot_s, slo.e2e_s))
-    met = {
-        index for index in good if ttfts[index] <= ttft_s and e2es[index] <= e2e_s and tpots.get(index, 0.0) <= tpot_s
-    }
-    attained = len(met) / len(judged)
-    send_rate = _send_rate(requests, warmup)
-    load = _load(result, requests, warmup)
-    share_good = len(good) / len(judged)
-    prompts, outputs = requests.prompt_tokens, requests.output_tokens
+    met = [
+        good and ttft <= ttft_s and e2e <= e2e_s and (tpot is None or tpot <= tpot_s)
+        for good, ttft, tpot, e2e in zip(succeeded, ttfts, tpots, e2es, strict=True)
+    ]
+    attained, share_good = sum(met) / len(met), sum(succeeded) / len(succeeded)
+    good_tpots = [tpot for tpot in compress(tpots, succeeded) if tpot is not None]
+    held = zip(prompts, outputs, e2es, strict=True)
+    send_rate, load = _send_rate(requests, warmup), _load(result, requests, warmup)
     return Measured(
         result=result,
-        sent=len(judged),
-        succeeded=len(good),
+        sent=len(met),
+        succeeded=sum(succeeded),
         attainment=(attained, attained),
         # Of a warm-up that is left out the time cannot be taken away, so the share goes with the whole run's rate.
-        goodput=result.throughput * attained / share_good if good else 0.0,
-        ttft=_latency([ttfts[index] for index in good]),
-        tpot=_latency(list(tpots.values())),
-        e2e=_latency([e2es[index] for index in good]),
-        client_queue=_latency([requests.queue_s[index] for index in judged]),
-        one_token=len(good) - len(tpots),
+        goodput=result.throughput * attained / share_good if share_good else 0.0,
+        ttft=_latency(list(compress(ttfts, succeeded))),
+        tpot=_latency(good_tpots),
+        e2e=_latency(list(compress(e2es, succeeded))),
+        client_queue=_latency(waits),
+        one_token=sum(succeeded) - len(good_tpots),
         send_rate=send_rate,
         load=load,
-        buckets=by_length((prompts[index], outputs[index], index in met) for index in judged),
-        tokens_in_flight=_tokens_in_flight([(prompts[index] + outputs[index], e2es[index]) for index in good]),
+        buckets=by_length(zip(prompts, outputs, met, strict=True)),
+        tokens_in_flight=_tokens_in_flight(compress(held, succeeded)),
         checks=tuple(_checks(result, slo, (attained, attained), share_good=share_good, send_rate=send_rate, load=load)),
     )
 
@@ -244,10 +245,13 @@ def _load(result: BenchResult, requests: Requests, warmup: int) -> InFlight | No
     return in_flight(came, ends, skip=warmup)
 
 
-def _tokens_in_flight(requests: Sequence[tuple[int, float]]) -> float | None:
+def _tokens_in_flight(requests: Iterable[tuple[int, int, float]]) -> float | None:
     """Return the mean tokens of a request in flight: those that stay longer are met more often."""
-    time = sum(e2e for _, e2e in requests)
-    return sum(tokens * e2e for tokens, e2e in requests) / time if time > 0 else None
+    tokens = time = 0.0
+    for prompt, output, e2e in requests:
+        tokens += (prompt + output) * e2e
+        time += e2e
+    return tokens / time if time > 0 else None
 
 
 def _checks(

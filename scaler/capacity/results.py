@@ -8,10 +8,12 @@ then None here. What is there must hold together: numbers finite, lists of one l
 import enum
 import json
 import math
-from collections.abc import Iterable, Iterator, Mapping
+import operator
+from array import array
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, TypeVar
 
 from scaler.errors import ScalerError
 
@@ -31,6 +33,7 @@ _NOT_SETTINGS: Final = frozenset({"date", "label", "request_rate", "endpoint_typ
 # Requests that all leave within this share of the run came at once, whatever rate was asked for.
 _AT_ONCE: Final = 0.05
 
+_Entry = TypeVar("_Entry")
 Json: TypeAlias = Mapping[str, object]
 
 
@@ -57,16 +60,16 @@ class Load(enum.StrEnum):
 class Requests:
     """The requests of a run in the order of their arrival, one list each; times in seconds, lengths in tokens."""
 
-    ttft_s: tuple[float, ...]
+    ttft_s: Sequence[float]
     """From sending to the first token."""
-    e2e_s: tuple[float, ...]
+    e2e_s: Sequence[float]
     """From sending to the last token."""
-    queue_s: tuple[float, ...]
+    queue_s: Sequence[float]
     """Spent waiting in the client before it was sent."""
     prompt_tokens: tuple[int, ...]
     output_tokens: tuple[int, ...]
     succeeded: tuple[bool, ...]
-    arrived_s: tuple[float, ...] | None
+    arrived_s: Sequence[float] | None
     """When the client wanted to send each, from the first on; None where the file has no start times."""
 
     def __len__(self) -> int:
@@ -270,17 +273,24 @@ def _requests(fields: "_Fields") -> Requests | None:
     if not count:
         raise fields.error("its lists are empty: no request was sent")
     arrivals = None if starts is None else [start - queue for start, queue in zip(starts, queues, strict=True)]
-    order = range(count) if arrivals is None else sorted(range(count), key=arrivals.__getitem__)
-    first = 0.0 if arrivals is None else arrivals[order[0]]
+    order: Sequence[int] = range(count)
+    if arrivals is not None and any(map(operator.gt, arrivals, arrivals[1:])):
+        order = sorted(order, key=arrivals.__getitem__)
+    first = arrivals[order[0]] if arrivals is not None else 0.0
     return Requests(
-        ttft_s=tuple(ttfts[index] for index in order),
-        e2e_s=tuple(latencies[index] for index in order),
-        queue_s=tuple(queues[index] for index in order),
-        prompt_tokens=tuple(int(prompts[index]) for index in order),
-        output_tokens=tuple(int(outputs[index]) for index in order),
-        succeeded=tuple(succeeded[index] for index in order),
-        arrived_s=None if arrivals is None else tuple(arrivals[index] - first for index in order),
+        # Arrays, since many runs are held at once, and each may have tens of thousands of requests.
+        ttft_s=array("d", _ordered(ttfts, order)),
+        e2e_s=array("d", _ordered(latencies, order)),
+        queue_s=array("d", _ordered(queues, order)),
+        prompt_tokens=tuple(map(int, _ordered(prompts, order))),
+        output_tokens=tuple(map(int, _ordered(outputs, order))),
+        succeeded=tuple(_ordered(succeeded, order)),
+        arrived_s=None if arrivals is None else array("d", [arrivals[index] - first for index in order]),
     )
+
+
+def _ordered(column: Sequence[_Entry], order: Sequence[int]) -> Sequence[_Entry]:
+    return column if isinstance(order, range) else [column[index] for index in order]
 
 
 def _succeeded(fields: "_Fields", count: int, outputs: tuple[float, ...]) -> list[bool]:
