@@ -259,7 +259,7 @@ def _requests(fields: "_Fields") -> Requests | None:
     ttfts, prompts, outputs = lists("ttfts"), lists("input_lens"), lists("output_lens")
     if ttfts is None or prompts is None or outputs is None:
         return None
-    latencies = lists("latencies") or _latencies_from_gaps(fields, ttfts)
+    latencies = lists("latencies") if "latencies" in fields.written else _latencies_from_gaps(fields, ttfts)
     if latencies is None:
         return None
     count = len(ttfts)

@@ -27,9 +27,9 @@ class Slo:
     def __post_init__(self) -> None:
         bounds = tuple(self.bounds())
         if not bounds or any(not 0 < bound < math.inf for _, bound in bounds):
-            raise ValueError(f"an SLO has at least one bound, and each is above 0 and finite: {self}")
+            raise ValueError(f"an SLO has at least one bound, and each is above 0 and finite: {self!r}")
         if not (0 < self.attainment <= 1 and 0 <= self.error_rate < 1):
-            raise ValueError(f"an attainment is above 0 and at most 1, an error rate from 0 to below 1: {self}")
+            raise ValueError(f"an attainment is above 0 and at most 1, an error rate from 0 to below 1: {self!r}")
 
     def bounds(self) -> Iterator[tuple[str, float]]:
         """Yield the bounds there are, by vLLM's name of each: ttft, tpot, e2el."""
