@@ -1,6 +1,7 @@
 """A fit as one HTML page: attainment, latencies and requests in flight against the rate, and who misses the SLO."""
 
-from collections.abc import Callable, Iterator
+import math
+from collections.abc import Callable, Iterable, Iterator
 from html import escape
 from typing import TYPE_CHECKING
 
@@ -128,19 +129,24 @@ def _shown_by_length(sweep: Sweep) -> Level | None:
 def _by_length(level: Level) -> str:
     """Draw attainment by lengths, of the worst run, with each bucket's share of the attention work."""
     worst = min((run for run in level.runs if run.buckets), key=lambda run: run.attainment)
-    names = [summary.bucket_name(bucket) for bucket in worst.buckets]
-    prompts, outputs = (list(dict.fromkeys(name[axis] for name in names)) for axis in (0, 1))
+    prompts = _ascending(bucket.prompt_bound for bucket in worst.buckets)
+    outputs = _ascending(bucket.output_bound for bucket in worst.buckets)
     axes, drawn = _axes(f"Within the SLO by length, worst run ({worst.result.source})", 10.0, 1.5 + 0.7 * len(prompts))
-    grid = [[float("nan")] * len(outputs) for _ in prompts]
-    for bucket, (prompt, output) in zip(worst.buckets, names, strict=True):
-        row, column = prompts.index(prompt), outputs.index(output)
+    grid = [[math.nan] * len(outputs) for _ in prompts]
+    for bucket in worst.buckets:
+        row, column = prompts.index(bucket.prompt_bound), outputs.index(bucket.output_bound)
         grid[row][column] = 100 * bucket.attainment
         label = f"{percent(bucket.attainment)} of {bucket.requests}\n{percent(bucket.work_share)} of attention"
         axes.text(column, row, label, ha="center", va="center", fontsize=8)
     axes.imshow(grid, cmap="RdYlGn", vmin=0, vmax=100, aspect="auto", alpha=0.6)
-    axes.set_xticks(range(len(outputs)), outputs)
-    axes.set_yticks(range(len(prompts)), prompts)
+    axes.set_xticks(range(len(outputs)), [summary.length_name(bound) for bound in outputs])
+    axes.set_yticks(range(len(prompts)), [summary.length_name(bound) for bound in prompts])
     axes.set_xlabel("tokens of the answer")
     axes.set_ylabel("tokens of the prompt")
     axes.grid(visible=False)
     return drawn() + page.table(summary.BUCKET_HEADERS, summary.bucket_rows(worst))
+
+
+def _ascending(bounds: Iterable[int | None]) -> list[int | None]:
+    """Return bounds in order, each once; that without a bound is last."""
+    return sorted(set(bounds), key=lambda bound: math.inf if bound is None else bound)

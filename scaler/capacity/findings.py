@@ -99,9 +99,9 @@ def _models(runs: Iterable[Measured]) -> Iterator[Finding]:
         yield Finding(Code.MODELS, blocks=True, text=text)
 
 
-def _closed_loop(runs: Iterable[Measured]) -> Iterator[Finding]:
+def _closed_loop(runs: Sequence[Measured]) -> Iterator[Finding]:
     loads = {run.result.load for run in runs}
-    if loads & {Load.OPEN, Load.TIMED}:
+    if any(run.rate is not None for run in runs):
         return
     text = (
         f"no run has arrivals of its own ({_some(sorted(loads))}): where the client waits for answers or sends all at"
@@ -155,7 +155,7 @@ def _replicas(runs: Iterable[Measured]) -> Iterator[Finding]:
             " (--metadata replicas=1 records it)"
         )
         yield Finding(Code.REPLICAS, blocks=False, text=text)
-    elif counts != {"1"}:
+    elif counts - {"1"}:
         text = f"the results are of {_some(sorted(str(count) for count in counts))} replicas: measure one by itself"
         yield Finding(Code.REPLICAS, blocks=True, text=text)
 
@@ -163,7 +163,7 @@ def _replicas(runs: Iterable[Measured]) -> Iterator[Finding]:
 def _repetitions(runs: Iterable[Measured], repetitions: int) -> Iterator[Finding]:
     counts: dict[float, int] = defaultdict(int)
     for run in runs:
-        if run.rate is not None and run.result.load in {Load.OPEN, Load.TIMED}:
+        if run.rate is not None:
             counts[run.rate] += 1
     if not counts:
         return
@@ -259,7 +259,7 @@ def _became_faster(runs: Iterable[Measured]) -> Iterator[Finding]:
 
 def _client(runs: Iterable[Measured]) -> Iterator[Finding]:
     for run in runs:
-        if run.result.load not in {Load.OPEN, Load.TIMED}:
+        if run.rate is None:
             continue
         wait_s = run.client_queue.p95
         short = any(each.name == "send rate" and each.outcome is Outcome.FAILED for each in run.checks)

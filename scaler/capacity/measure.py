@@ -84,8 +84,10 @@ class Measured:
 
     @property
     def rate(self) -> float | None:
-        """The rate that was asked for; of a trace that nobody gave a rate, what was sent."""
-        return self.result.offered_rate or (self.send_rate if self.result.load is Load.TIMED else None)
+        """The rate that was set from outside: the one asked for, else a trace's own; None where nobody set one."""
+        if self.result.load not in {Load.OPEN, Load.TIMED}:
+            return None
+        return self.result.offered_rate or self.send_rate
 
     @property
     def outcome(self) -> Outcome:

@@ -222,21 +222,21 @@ def _sent(fields: "_Fields", completed: int) -> int:
 
 
 def _offered_rate(fields: "_Fields") -> float | None:
-    """Return what was asked for: our metadata goes first, since a trace's rate stands nowhere else."""
+    """Return what was asked for; of a trace it stands in our metadata alone."""
+    asked = None if fields.is_unlimited("request_rate") else fields.number("request_rate")
     text = fields.text(OFFERED_RATE)
-    if text:
-        try:
-            rate = float(text)
-        except ValueError:
-            rate = math.nan
-        if not math.isfinite(rate) or rate <= 0:
-            raise fields.error(f"{OFFERED_RATE} is {text[:40]!r}, not a number of requests per second")
-        return rate
-    if fields.is_unlimited("request_rate"):
-        return None
-    rate = fields.number("request_rate")
-    if rate <= 0:
-        raise fields.error("request_rate is 0")
+    if not text:
+        if asked == 0:
+            raise fields.error("request_rate is 0")
+        return asked
+    try:
+        rate = float(text)
+    except ValueError:
+        rate = math.nan
+    if not math.isfinite(rate) or rate <= 0:
+        raise fields.error(f"{OFFERED_RATE} is {text[:40]!r}, not a number of requests per second")
+    if asked is not None and not math.isclose(asked, rate):
+        raise fields.error(f"its metadata says {OFFERED_RATE}={rate:g}, and --request-rate was {asked:g}: correct one")
     return rate
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 
-from scaler.capacity.buckets import LENGTH_BOUNDS, Bucket
+from scaler.capacity.buckets import LENGTH_BOUNDS
 from scaler.capacity.findings import BOUNDARY_REPETITIONS, Finding
 from scaler.capacity.measure import Check, Latency, Measured
 from scaler.capacity.recommend import Advice
@@ -120,6 +120,8 @@ def conclusion(sweep: Sweep) -> Iterator[str]:
             f"Capacity of one replica: {level.rate:g} req/s, the largest rate that all of {len(level.runs)} repetitions"
             f" passed (floor {percent(level.floor)})."
         )
+        if level.in_flight is None:
+            yield "No slots follow from it, since no run has E2E times: add --percentile-metrics ttft,tpot,itl,e2el."
         first_failed = sweep.capacity.first_failed
         if first_failed is None:
             yield "No rate failed, so it may be larger: measure higher rates."
@@ -190,7 +192,13 @@ BUCKET_HEADERS = ("prompt", "answer", "requests", "within the SLO", "attention w
 def bucket_rows(run: Measured) -> list[tuple[str, ...]]:
     """Return the requests of a run by their lengths as texts."""
     return [
-        (*bucket_name(bucket), str(bucket.requests), percent(bucket.attainment), percent(bucket.work_share))
+        (
+            length_name(bucket.prompt_bound),
+            length_name(bucket.output_bound),
+            str(bucket.requests),
+            percent(bucket.attainment),
+            percent(bucket.work_share),
+        )
         for bucket in run.buckets
     ]
 
@@ -208,13 +216,9 @@ def columns(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[s
         yield "  ".join(cells).rstrip()
 
 
-def bucket_name(bucket: Bucket) -> tuple[str, str]:
-    """Return the lengths of a bucket in words: ("<= 64", "> 65536")."""
-    last = LENGTH_BOUNDS[-1]
-    prompt, output = (
-        f"> {last}" if bound is None else f"<= {bound}" for bound in (bucket.prompt_bound, bucket.output_bound)
-    )
-    return prompt, output
+def length_name(bound: int | None) -> str:
+    """Return the lengths of a bucket in words: "<= 64", "> 65536"."""
+    return f"> {LENGTH_BOUNDS[-1]}" if bound is None else f"<= {bound}"
 
 
 def as_json(sweep: Sweep, advice: Advice | None, trigger: str) -> dict[str, object]:

@@ -13,12 +13,11 @@ from typing import Final
 
 from scaler.capacity.findings import Finding, check
 from scaler.capacity.measure import Measured, Outcome, measure
-from scaler.capacity.results import BenchResult, Load
+from scaler.capacity.results import BenchResult
 from scaler.capacity.slo import Slo
 
 DEFAULT_REPETITIONS: Final = 3
 """The fewest runs of a rate from which a capacity is named. One or two of a scattering measure say nothing of it."""
-_OPEN: Final = frozenset({Load.OPEN, Load.TIMED})
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +148,7 @@ def fit(results: Iterable[BenchResult], slo: Slo, *, warmup: int = 0, repetition
     set_aside = []
     for run in runs:
         rate = run.rate
-        if rate is None or run.result.load not in _OPEN:
+        if rate is None:
             set_aside.append(run)
         else:
             by_rate.setdefault(_nominal(rate, asked_for=run.result.offered_rate is not None), []).append(run)

@@ -29,9 +29,9 @@ def good(count: int = 12, **fields: Any) -> list[dict[str, Any]]:
     return [steady(seed=str(seed), **fields) for seed in range(count)]
 
 
-def poisson(seed: int, *, ttft: float = 0.1, noise: float = 0.0, **fields: Any) -> dict[str, Any]:
+def poisson(draw: int, *, ttft: float = 0.1, noise: float = 0.0, **fields: Any) -> dict[str, Any]:
     """Random gaps, and a client whose clock jitters."""
-    source, jitter, at, calls = random.Random(seed), random.Random(noise), 0.0, []
+    source, jitter, at, calls = random.Random(draw), random.Random(noise), 0.0, []
     for _ in range(400):
         at += source.expovariate(4.0)
         calls.append(Call(at + jitter.random() * noise, ttft, 1.0))
@@ -152,22 +152,22 @@ def test_prompts_that_came_from_the_cache_are_seen_in_their_ttft() -> None:
 
 
 def test_runs_that_share_seeds_or_do_not_tell_them_may_have_a_warm_cache() -> None:
-    unset = {"cache_reset": None}
+    unset: dict[str, Any] = {"cache_reset": None}
     assert "runs share seeds" in texts(Code.CACHE, steady(**unset), steady(rate=8.0, **unset))[0]
     assert "vLLM's seed 0" in texts(Code.CACHE, steady(seed=None, **unset), steady(seed=None, **unset))[0]
     assert texts(Code.CACHE, steady(seed="1", **unset), steady(seed="2", **unset)) == []
 
 
 @pytest.mark.parametrize(
-    ("seeds", "metadata", "same"),
+    ("draws", "metadata", "same"),
     [((7, 7), {}, True), ((7, 8), {}, False), ((7, 8), {"seed": "1"}, True), ((7, 7), {"seed": None}, True)],
 )
 def test_repetitions_with_the_same_arrivals_are_one_sample(
-    seeds: tuple[int, int],
+    draws: tuple[int, int],
     metadata: dict[str, Any],
     same: bool,  # noqa: FBT001 - a table
 ) -> None:
-    runs = [poisson(seed, noise=0.001 * number, **metadata) for number, seed in enumerate(seeds)]
+    runs = [poisson(draw, noise=0.001 * number, **metadata) for number, draw in enumerate(draws)]
     assert bool(texts(Code.ARRIVALS, *runs)) is same
 
 

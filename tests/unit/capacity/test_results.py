@@ -139,6 +139,7 @@ def test_metadata_says_seed_replicas_and_reset_and_the_rest_are_settings() -> No
         ({"offered_rate": "fast"}, "offered_rate is 'fast', not a number of requests per second"),
         ({"offered_rate": "inf"}, "offered_rate is 'inf'"),
         ({"offered_rate": "0"}, "offered_rate is '0'"),
+        ({"offered_rate": "4"}, "its metadata says offered_rate=4, and --request-rate was 1: correct one"),
         ({"ttfts": [0.1, math.inf, 0.1]}, "ttfts holds 'inf'"),
         ({"ttfts": [0.1, None, 0.1]}, "ttfts holds 'None'"),
         ({"latencies": [1.0, -1.0, 1.0]}, "latencies holds '-1.0'"),

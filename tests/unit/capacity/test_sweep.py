@@ -5,6 +5,7 @@ import pytest
 from scaler.capacity.findings import Code
 from scaler.capacity.measure import Outcome
 from scaler.capacity.slo import Slo
+from scaler.capacity.summary import conclusion
 from scaler.capacity.sweep import Sweep, fit
 from tests.bench_results import Call, bench_file, results, steady
 
@@ -103,6 +104,7 @@ def test_what_cannot_be_judged_is_neither_passed_nor_failed() -> None:
     sweep = swept(known)
     assert sweep.capacity is not None
     assert sweep.capacity.time_in_system_s is None
+    assert "No slots follow from it, since no run has E2E times" in "".join(conclusion(sweep))
 
 
 def test_repetitions_of_a_trace_belong_together_although_each_has_its_own_rate() -> None:
