@@ -149,7 +149,7 @@ def advised(sweep: Sweep, advice: Advice) -> Iterator[str]:
         f" so slotsPerReplica {advice.slots}."
     )
     if advice.kv_usage_ratio is not None:
-        yield f"The KV cache is then used to {percent(advice.kv_usage_ratio)} at most."
+        yield f"The KV cache is then used to {percent(advice.kv_usage_ratio)} on average, or less."
     if advice.cost is not None:
         yield (
             f"A million output tokens cost {advice.cost.output:.2f}, a million tokens in all {advice.cost.all:.2f}, at"
