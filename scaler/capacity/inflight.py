@@ -8,6 +8,8 @@ from math import fsum
 from statistics import fmean
 from typing import Final
 
+SHORTEST_S: Final = 1e-6
+"""A shorter time has no rate and no mean."""
 _QUARTERS: Final = 4
 GROWTH: Final = 0.02
 """A queue rises when it grows by more than this share of the requests that came meanwhile ..."""
@@ -64,7 +66,7 @@ def in_flight(arrived_s: Sequence[float], ended_s: Sequence[float], *, skip: int
 
 def _mean_over_time(arrived_s: Sequence[float], ends: Sequence[float], since: float, until: float) -> float:
     """Return the mean number in the system within a window: the time spent in it by all, over its length."""
-    if until <= since:
+    if until - since < SHORTEST_S:
         return 0.0
     # Times before the window count as its start, and each request that has ended is taken off again.
     return (_left(arrived_s, since, until) - _left(ends, since, until)) / (until - since)

@@ -30,6 +30,10 @@ _OURS: Final = frozenset({OFFERED_RATE, SEED, REPLICAS, CACHE_RESET})
 # Texts of vLLM's own that differ from run to run, or say nothing about the server.
 _NOT_SETTINGS: Final = frozenset({"date", "label", "request_rate", "endpoint_type", "ramp_up_strategy"})
 
+# What no second, token or millisecond of a benchmark reaches, and what no run or rate falls below; within these bounds
+# nothing that is computed of them overflows.
+_LARGEST: Final = 1e15
+_SMALLEST: Final = 1e-6
 # Requests that all leave within this share of the run came at once, whatever rate was asked for.
 _AT_ONCE: Final = 0.05
 
@@ -159,7 +163,7 @@ def _objects(text: str, source: str) -> Iterator[Json]:
             continue
         try:
             written, at = decoder.raw_decode(text, at)
-        except (json.JSONDecodeError, RecursionError) as error:
+        except (ValueError, RecursionError) as error:
             raise ResultError(f"{source} is not JSON, or was cut off: {error}") from error
         if not isinstance(written, dict):
             raise ResultError(f"{source} does not hold a result of `vllm bench serve`: it is no JSON object")
@@ -179,21 +183,21 @@ def parse_result(written: Json, source: str) -> BenchResult:
     fields = _Fields(written, source)
     requests = _requests(fields)
     duration_s = fields.number("duration")
-    if duration_s <= 0:
-        raise fields.error("duration is 0: nothing was measured")
+    if duration_s < _SMALLEST:
+        raise fields.error(f"duration is {duration_s:g} s: nothing was measured")
     completed = fields.count("completed")
     sent = len(requests) if requests else _sent(fields, completed)
     if not sent or completed > sent:
         raise fields.error(f"{completed} of {sent} requests completed: there is nothing to measure")
     offered = _offered_rate(fields)
-    concurrency = fields.optional("max_concurrency")
+    concurrency = None if fields.optional("max_concurrency") is None else fields.count("max_concurrency")
     return BenchResult(
         source=source,
         date=fields.text("date"),
         model=fields.text("model_id"),
         load=_load(fields, requests, duration_s, concurrency),
         offered_rate=offered,
-        max_concurrency=None if concurrency is None else int(concurrency),
+        max_concurrency=concurrency,
         burstiness=fields.optional("burstiness"),
         sent=sent,
         completed=completed,
@@ -226,21 +230,21 @@ def _offered_rate(fields: "_Fields") -> float | None:
     asked = None if fields.is_unlimited("request_rate") else fields.number("request_rate")
     text = fields.text(OFFERED_RATE)
     if not text:
-        if asked == 0:
-            raise fields.error("request_rate is 0")
+        if asked is not None and asked < _SMALLEST:
+            raise fields.error(f"request_rate is {asked:g}")
         return asked
     try:
         rate = float(text)
     except ValueError:
         rate = math.nan
-    if not math.isfinite(rate) or rate <= 0:
+    if not _SMALLEST <= rate <= _LARGEST:
         raise fields.error(f"{OFFERED_RATE} is {text[:40]!r}, not a number of requests per second")
     if asked is not None and not math.isclose(asked, rate):
         raise fields.error(f"its metadata says {OFFERED_RATE}={rate:g}, and --request-rate was {asked:g}: correct one")
     return rate
 
 
-def _load(fields: "_Fields", requests: Requests | None, duration_s: float, concurrency: float | None) -> Load:
+def _load(fields: "_Fields", requests: Requests | None, duration_s: float, concurrency: int | None) -> Load:
     if "ramp_up_strategy" in fields.written:
         return Load.RAMP
     if not fields.is_unlimited("request_rate"):
@@ -264,12 +268,12 @@ def _requests(fields: "_Fields") -> Requests | None:
         return None
     count = len(ttfts)
     queues, starts = lists("queue_times") or (0.0,) * count, lists("start_times")
-    succeeded = _succeeded(fields, count, outputs)
     columns = {"input_lens": prompts, "output_lens": outputs, "latencies": latencies, "queue_times": queues}
     columns |= {"start_times": starts} if starts is not None else {}
     for name, column in columns.items():
         if len(column) != count:
             raise fields.error(f"ttfts has {count} entries and {name} {len(column)}: they belong to the same requests")
+    succeeded = _succeeded(fields, count, outputs)
     if not count:
         raise fields.error("its lists are empty: no request was sent")
     arrivals = None if starts is None else [start - queue for start, queue in zip(starts, queues, strict=True)]
@@ -368,12 +372,14 @@ class _Fields:
         if not isinstance(value, list):
             raise self.error(f"{name} is not a list")
         # Lists may have tens of thousands of entries, so they are looked at one by one only to name the wrong one.
-        if set(map(type, value)) <= {float, int} and all(map(math.isfinite, value)) and min(value, default=0) >= 0:
-            return tuple(map(float, value))
+        if set(map(type, value)) <= {float, int} and 0 <= min(value, default=0) <= max(value, default=0) <= _LARGEST:
+            numbers = tuple(map(float, value))
+            if all(map(math.isfinite, numbers)):
+                return numbers
         return tuple(self._checked(name, each) for each in value)
 
     def _checked(self, name: str, value: object) -> float:
         # bool is an int to Python, and no number to anybody else.
-        if isinstance(value, bool) or not isinstance(value, float | int) or not 0 <= value < math.inf:
-            raise self.error(f"{name} holds {str(value)[:40]!r}, not a finite number of zero or more")
+        if isinstance(value, bool) or not isinstance(value, float | int) or not 0 <= value <= _LARGEST:
+            raise self.error(f"{name} holds {str(value)[:40]!r}, not a number from 0 to {_LARGEST:g}")
         return float(value)

@@ -151,7 +151,7 @@ def fit(results: Iterable[BenchResult], slo: Slo, *, warmup: int = 0, repetition
         if rate is None:
             set_aside.append(run)
         else:
-            by_rate.setdefault(_nominal(rate, asked_for=run.result.offered_rate is not None), []).append(run)
+            by_rate.setdefault(rate, []).append(run)
     levels = tuple(Level(rate, tuple(by_rate[rate])) for rate in sorted(by_rate))
     passed = None if any(finding.blocks for finding in findings) else _last_passed(levels, repetitions)
     failed = next((level.rate for level in levels if level.outcome is Outcome.FAILED), None)
@@ -162,11 +162,6 @@ def fit(results: Iterable[BenchResult], slo: Slo, *, warmup: int = 0, repetition
 def _without_copies(results: Sequence[BenchResult]) -> list[BenchResult]:
     """Drop a result that was given twice: it is one repetition."""
     return list({(each.date, each.duration_s, each.completed, each.offered_rate): each for each in results}.values())
-
-
-def _nominal(rate: float, *, asked_for: bool) -> float:
-    """Return the rate that repetitions have in common; one that was only measured is told to three digits."""
-    return round(rate, 6) if asked_for else float(f"{rate:.3g}")
 
 
 def _last_passed(levels: Iterable[Level], repetitions: int) -> Level | None:

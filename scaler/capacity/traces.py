@@ -11,7 +11,7 @@ import math
 import random
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from itertools import count, islice
 from pathlib import Path
 from typing import Final
@@ -139,7 +139,7 @@ def read_recording(path: Path, *, milliseconds: bool = False) -> tuple[TimedRequ
                 found.append(each)
     except OSError as error:
         raise ResultError(f"{path} cannot be read: {error.strerror}") from error
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, OverflowError, RecursionError, KeyError, TypeError, AttributeError) as error:
         wanted = ", ".join(_CSV_FIELDS if path.suffix == ".csv" else _JSON_FIELDS)
         raise ResultError(f"{path}, request {len(found) + 1}: not {wanted}: {error}") from error
     return tuple(sorted(found, key=lambda each: each.at_s))
@@ -149,7 +149,8 @@ def _csv(file: Iterable[str]) -> Iterator[TimedRequest]:
     at, prompt, output = _CSV_FIELDS
     for row in csv.DictReader(file):
         # Seven digits of a second, of which Python reads six.
-        yield _checked(datetime.fromisoformat(row[at][:26]).timestamp(), row[prompt], row[output], ())
+        time = datetime.fromisoformat(row[at][:26]).replace(tzinfo=UTC)
+        yield _checked(time.timestamp(), row[prompt], row[output], ())
 
 
 def _jsonl(file: Iterable[str], scale: float) -> Iterator[TimedRequest]:
@@ -158,13 +159,14 @@ def _jsonl(file: Iterable[str], scale: float) -> Iterator[TimedRequest]:
         if line.strip():
             row: Mapping[str, object] = json.loads(line)
             hashes = row.get("hash_ids") or ()
-            if not isinstance(hashes, list | tuple):
-                raise TypeError("hash_ids is not a list")
+            if not isinstance(hashes, list | tuple) or not all(isinstance(each, int) for each in hashes):
+                raise TypeError("hash_ids is not a list of whole numbers")
             yield _checked(float(str(row[at])) * scale, row[prompt], row[output], tuple(hashes))
 
 
 def _checked(at_s: float, prompt: object, output: object, hashes: tuple[int, ...]) -> TimedRequest:
-    found = TimedRequest(at_s, int(str(prompt)), int(str(output)), hashes)
+    # Exporters may write lengths as 512.0.
+    found = TimedRequest(at_s, int(float(str(prompt))), int(float(str(output))), hashes)
     if not math.isfinite(at_s) or min(found.prompt_tokens, found.output_tokens) < 1:
         raise ValueError("a time is not finite, or a length is below 1")
     return found

@@ -9,8 +9,6 @@ from typing import Any, Final, TypeVar
 import click
 
 from scaler.capacity import charts, plan, summary, traces
-from scaler.capacity.findings import check as check_results
-from scaler.capacity.measure import measure
 from scaler.capacity.recommend import Advice, Server, recommend, snippet
 from scaler.capacity.results import ResultError, read_results
 from scaler.capacity.slo import DEFAULT_ATTAINMENT, DEFAULT_ERROR_RATE, Slo
@@ -68,7 +66,10 @@ def _slo_options(command: Callable[..., _Result]) -> Callable[..., _Result]:
         try:
             slo = Slo(ttft, tpot, e2e, attainment, max_error_rate)
         except ValueError as error:
-            raise click.UsageError("give at least one of --ttft, --tpot and --e2e, above 0, and shares") from error
+            text = (
+                "give at least one of --ttft, --tpot and --e2e, above 0; --attainment above 0, --max-error-rate below 1"
+            )
+            raise click.UsageError(text) from error
         return command(slo=slo, **others)
 
     decorated: Callable[..., _Result] = with_slo
@@ -187,15 +188,15 @@ def _advice(sweep: Sweep, server: Server) -> Advice | None:
 @_slo_options
 @_warmup
 @_repetitions
-def check_command(*, results: tuple[Path, ...], slo: Slo, warmup: int, repetitions: int) -> None:
+def check_results(*, results: tuple[Path, ...], slo: Slo, warmup: int, repetitions: int) -> None:
     """Say what RESULTS cannot support, and why. Ends with code 1 when they support no capacity at all."""
-    runs = [measure(result, slo, warmup=warmup) for result in read_results(results)]
-    findings = check_results(runs, repetitions=repetitions)
-    for finding in findings:
+    sweep = fit(read_results(results), slo, warmup=warmup, repetitions=repetitions)
+    for finding in sweep.findings:
         click.echo(summary.finding_text(finding))
-    if any(finding.blocks for finding in findings):
+    if any(finding.blocks for finding in sweep.findings):
         raise click.exceptions.Exit(1)
-    click.echo(f"{len(runs)} results: nothing keeps a capacity from being named.")
+    runs = len(sweep.set_aside) + sum(len(level.runs) for level in sweep.levels)
+    click.echo(f"{runs} results: nothing keeps a capacity from being named.")
 
 
 @capacity.command("plan")

@@ -112,6 +112,12 @@ def test_the_client_must_have_sent_what_was_asked_for(offered: float, outcome: O
     assert check(measured(calls, rate=offered), "send rate")[0] is outcome
 
 
+def test_the_first_gap_of_a_short_run_is_not_held_against_its_client() -> None:
+    # Twenty requests at 4/s, the last one after exactly 5 s, and a first gap of 0.8 s.
+    calls = [Call(0.8 + index * 4.2 / 19, 0.1, 1.0) for index in range(20)]
+    assert check(measured(calls, rate=4.0), "send rate")[0] is Outcome.PASSED
+
+
 def test_a_trace_may_scatter_about_its_rate_by_chance() -> None:
     calls = [Call(index / 4, 0.1, 1.0) for index in range(400)]
     assert check(measured(calls, offered_rate="4.5"), "send rate")[0] is Outcome.PASSED

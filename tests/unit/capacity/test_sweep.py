@@ -112,8 +112,9 @@ def test_repetitions_of_a_trace_belong_together_although_each_has_its_own_rate()
         bench_file([Call(index / rate, 0.1, 1.0) for index in range(400)], seed=str(seed), replicas="1")
         for seed, rate in enumerate((4.0, 4.001, 3.999))
     ]
-    (level,) = swept(runs).levels
-    assert (level.rate, len(level.runs)) == (4.0, 3)
+    sweep = swept(runs)
+    assert sweep.capacity is not None
+    assert (sweep.capacity.level.rate, len(sweep.capacity.level.runs)) == (4.0, 3)
 
 
 def test_in_flight_is_the_rate_times_the_mean_time_over_the_repetitions() -> None:
