@@ -33,6 +33,7 @@ class Fleet:
         replicas: Replicas that are requested, and serve.
         unscraped: Of how many replicas nothing is scraped; they serve all the same, and kube-state-metrics says so.
         is_out_of_reach: Whether no scrape of anything succeeds.
+        is_followed: Whether the HPA sets the replicas that KEDA hears.
     """
 
     namespace: str
@@ -40,6 +41,7 @@ class Fleet:
     replicas: int = 4
     unscraped: int = 0
     is_out_of_reach: bool = False
+    is_followed: bool = True
     _scrapes: int = field(default=0, init=False)
 
     def page(self, scrape: int) -> str | None:

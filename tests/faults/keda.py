@@ -1,6 +1,10 @@
-"""A KEDA that asks one service or several, as the real one does: in a loop, over one channel, without a deadline."""
+"""A KEDA that asks one service or several, as the real one does: in a loop, over one channel, without a deadline.
+
+Its HPA sets what it hears at once.
+"""
 
 import asyncio
+import math
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
@@ -10,13 +14,14 @@ from typing import Any, Final
 
 import grpc
 
-from scaler.protos import externalscaler_pb2 as pb
 from scaler.protos import externalscaler_pb2_grpc as pb_grpc
 from tests.fakes import eventually
+from tests.faults.fleet import Fleet
+from tests.grpc_service import metrics_of
 
 PATIENCE_S: Final = 30.0
 """A machine that is busy takes several times as long as an idle one."""
-_POLL_S: Final = 0.05
+_POLL_S: Final = 0.1
 # As grpc-go's, but quicker, so that a test need not wait for it: KEDA's grows to 2 min.
 _OPTIONS: Final = (
     ("grpc.lb_policy_name", "round_robin"),
@@ -43,11 +48,11 @@ class Heard:
 
 @dataclass
 class Keda:
-    """What KEDA has heard about one trigger, in order."""
+    """What KEDA has heard about one fleet, in order."""
 
     channel: grpc.aio.Channel
     stub: Any
-    ref: pb.ScaledObjectRef
+    fleet: Fleet
     heard: list[Heard] = field(default_factory=list)
 
     @property
@@ -78,12 +83,13 @@ class Keda:
         """Make the three calls of a poll, and note what came of them."""
         value, why = None, ""
         try:
-            await self.stub.GetMetricSpec(self.ref)
-            answer = await self.stub.GetMetrics(
-                pb.GetMetricsRequest(scaledObjectRef=self.ref, metricName="target-replicas")
-            )
-            await self.stub.IsActive(self.ref)
+            ref = self.fleet.ref()
+            await self.stub.GetMetricSpec(ref)
+            answer = await self.stub.GetMetrics(metrics_of(ref))
+            await self.stub.IsActive(ref)
             value = answer.metricValues[0].metricValueFloat
+            if self.fleet.is_followed:
+                self.fleet.replicas = math.ceil(value)
         except grpc.aio.AioRpcError as error:
             why = f"{error.code().name}: {error.details()}"
         self.heard.append(Heard(time.monotonic(), value, why))
@@ -95,11 +101,11 @@ class Keda:
 
 
 @asynccontextmanager
-async def keda(ports: Sequence[int], ref: pb.ScaledObjectRef) -> AsyncIterator[Keda]:
-    """Ask services on these ports of the loopback address, one after the other, for as long as the context lasts."""
+async def keda(ports: Sequence[int], fleet: Fleet) -> AsyncIterator[Keda]:
+    """Ask services on these ports of the loopback address in turn for a fleet, for as long as the context lasts."""
     target = "ipv4:" + ",".join(f"127.0.0.1:{port}" for port in ports)
     async with grpc.aio.insecure_channel(target, options=_OPTIONS) as channel:
-        client = Keda(channel, pb_grpc.ExternalScalerStub(channel), ref)
+        client = Keda(channel, pb_grpc.ExternalScalerStub(channel), fleet)
         asking = asyncio.create_task(client._ask_on())
         try:
             yield client

@@ -94,7 +94,7 @@ async def scaled(url: str, fleet: Fleet, *, clock: Clock | None = None, **change
     try:
         async with (
             running_service(chosen, reader=reader, clock=clock, telemetry=telemetry) as service,
-            keda([service.grpc_port], fleet.ref()) as client,
+            keda([service.grpc_port], fleet) as client,
         ):
             yield Scaled(fleet, service, telemetry, client)
     finally:

@@ -55,17 +55,17 @@ async def step(by_s: float, folder: Path) -> Seen:
             return Seen(pool.keda, during)
 
 
-async def step_both(folder: Path) -> list[Seen]:
+async def step_both(folder: Path) -> tuple[Seen, Seen]:
     return await asyncio.gather(step(HOUR_S, folder / "forward"), step(-HOUR_S, folder / "back"))
 
 
 @pytest.fixture(scope="module")
-def seen(tmp_path_factory: pytest.TempPathFactory, prometheus_bin: Path) -> list[Seen]:
+def seen(tmp_path_factory: pytest.TempPathFactory, prometheus_bin: Path) -> tuple[Seen, Seen]:
     assert prometheus_bin
     return asyncio.run(step_both(tmp_path_factory.mktemp("clock")))
 
 
-def test_the_clock_is_an_hour_ahead(seen: list[Seen]) -> None:
+def test_the_clock_is_an_hour_ahead(seen: tuple[Seen, Seen]) -> None:
     ahead = seen[0]
     assert ahead.keda.lowered() == []
     assert {one.value for one in ahead.during} <= {4.0, None}
@@ -74,7 +74,7 @@ def test_the_clock_is_an_hour_ahead(seen: list[Seen]) -> None:
     assert ahead.keda.value == 6.0
 
 
-def test_the_clock_is_an_hour_behind(seen: list[Seen]) -> None:
+def test_the_clock_is_an_hour_behind(seen: tuple[Seen, Seen]) -> None:
     behind = seen[1]
     assert behind.keda.lowered() == []
     assert {one.value for one in behind.during} == {4.0}
