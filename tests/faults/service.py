@@ -126,6 +126,12 @@ class ServiceProcess:
         ]
 
     @property
+    def pid(self) -> int:
+        """Its number; it must run."""
+        assert self._process is not None
+        return self._process.pid
+
+    @property
     def log(self) -> str:
         """All that it has said."""
         return self._log.read_text(encoding="utf-8")
