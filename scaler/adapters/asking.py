@@ -9,15 +9,21 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import TypeAlias
+from typing import Final, TypeAlias
+
+import structlog
 
 from scaler.errors import PrometheusError
 from scaler.promql import Answer, Query, ReadPlan
 from scaler.promql.batches import Batch
-from scaler.promql.parting import MOST_FURTHER, Asked, Held, Part, Parted, spoils
+from scaler.promql.parting import LONGEST_PAUSE_S, MOST_FURTHER, Asked, Held, Part, Parted, spoils
 
 Ask: TypeAlias = Callable[[Query], Awaitable[Answer]]
 """Asks one query; what fails is a value."""
+_MOST_NAMED: Final = 10
+"""Pools that a line of the log names: one namespace can have thousands."""
+
+_LOG = structlog.stdlib.get_logger("scaler.asking")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,10 +43,12 @@ class Asker:
     """Asks one backend, and remembers which pools spoil which queries.
 
     Args:
+        backend: Its name, for the log.
         monotonic: Seconds on the clock of the deadlines.
     """
 
-    def __init__(self, monotonic: Callable[[], float]) -> None:
+    def __init__(self, backend: str, monotonic: Callable[[], float]) -> None:
+        self._backend = backend
         self._monotonic = monotonic
         self._held: dict[Query, Held] = {}
         self._parted: tuple[ReadPlan | None, list[Parted]] = (None, [])
@@ -60,13 +68,31 @@ class Asker:
         asked = await asyncio.gather(*(tick.ask_parted(one, now) for one in before))
         after = [one.after(of_it, now) for one, of_it in zip(before, asked, strict=True)]
         self._parted = plan, after
-        for query in [query for one in before for query in _queries_held(one)]:
-            self._held.pop(query, None)
-        self._held |= {held.batch.query: held for one in after for held in one.held}
+        self._remember(before, after, now)
         found = [(each.part.batch, each.answer) for each in chain.from_iterable(asked)]
         tried = {batch.query for batch, _ in found}
         found += [(held.batch, held.error) for one in before for held in one.held if held.batch.query not in tried]
         return Answers(tuple(batch for batch, _ in found), {batch.query: answer for batch, answer in found})
+
+    def _remember(self, before: Sequence[Parted], after: Sequence[Parted], now: float) -> None:
+        """Take over what is held back now, and log what that changes."""
+        freed = {held.batch.query: held for one in before for held in one.held}
+        for held in (held for one in after for held in one.held):
+            if freed.pop(held.batch.query, None) is None:
+                self._log("pools spoil a query that they share, and are asked for apart", held, why=str(held.error))
+            self._held[held.batch.query] = held
+        for query, held in freed.items():
+            self._held.pop(query, None)
+            self._log("pools are asked for together with others again", held)
+        # Pools that are gone: nobody has tried them since they were due.
+        self._held = {query: held for query, held in self._held.items() if now < held.until + LONGEST_PAUSE_S}
+
+    def _log(self, event: str, held: Held, **context: str) -> None:
+        pools = sorted(str(key) for keys in held.batch.owners.values() for key in keys)
+        names = pools[:_MOST_NAMED]
+        _LOG.warning(
+            event, backend=self._backend, query=held.batch.query.name, pools=names, count=len(pools), **context
+        )
 
     def parted(self, plan: ReadPlan) -> list[Parted]:
         """Return the queries of a plan, each without what is known to spoil it."""
@@ -131,7 +157,3 @@ class _Tick:
 def _room(parted: Sequence[Parted]) -> int:
     """Return how many further queries are left, once each part is asked."""
     return MOST_FURTHER - sum(max(0, len(one.parts) - 1) for one in parted)
-
-
-def _queries_held(parted: Parted) -> list[Query]:
-    return [held.batch.query for held in parted.held]

@@ -113,7 +113,7 @@ class MetricsReader:
         self._backends = dict(backends)
         self._present = {name: _Plans(names, queries, backend.external) for name, backend in backends.items()}
         self._past = {name: _Plans(names, queries, backend.external) for name, backend in backends.items()}
-        self._askers = {name: Asker(monotonic) for name in backends}
+        self._askers = {name: Asker(name, monotonic) for name in backends}
         self._on_query = on_query
         self._monotonic = monotonic
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 import pytest
+from structlog.testing import capture_logs
 
 from scaler.adapters.asking import Asker
 from scaler.errors import (
@@ -95,7 +96,7 @@ def poisoned_by(*poison: str, error: PrometheusError = OVERSIZE, kind: str = "re
 
 async def test_a_pool_that_makes_a_query_fail_at_once_is_alone_without_data_in_the_same_tick() -> None:
     backend, read_plan = poisoned_by("team-0007"), plan(fleet(100), LabelNames())
-    assert await backend.tick(Asker(backend.monotonic), read_plan) == {"replicas": {"team-0007"}}
+    assert await backend.tick(Asker("default", backend.monotonic), read_plan) == {"replicas": {"team-0007"}}
 
 
 @pytest.mark.parametrize(
@@ -108,7 +109,7 @@ async def test_a_pool_that_makes_a_query_fail_at_once_is_alone_without_data_in_t
 )
 async def test_of_thousands_of_pools_all_but_one_have_data_within_a_few_ticks(error: PrometheusError) -> None:
     backend, read_plan = poisoned_by("team-1234", error=error), plan(fleet(2500), LabelNames())
-    asker = Asker(backend.monotonic)
+    asker = Asker("default", backend.monotonic)
     assert len((await backend.tick(asker, read_plan))["replicas"]) < 4
     assert await backend.tick(asker, read_plan) == {"replicas": {"team-1234"}}
 
@@ -118,7 +119,7 @@ async def test_a_pool_that_spoils_all_queries_is_found_in_all_of_them() -> None:
         return OVERSIZE if "team-1234" in namespaces else None
 
     backend, read_plan = Spoilt(failure), plan(fleet(2500), LabelNames())
-    asker = Asker(backend.monotonic)
+    asker = Asker("default", backend.monotonic)
     seen = [await backend.tick(asker, read_plan) for _ in range(4)]
     assert max(map(len, seen[0].values())) <= 625
     assert seen[-1] == {name: {"team-1234"} for name in ("replicas", "freshness", "latency")}
@@ -126,7 +127,7 @@ async def test_a_pool_that_spoils_all_queries_is_found_in_all_of_them() -> None:
 
 async def test_a_pool_once_found_costs_no_query_and_later_one_in_a_quarter_of_an_hour() -> None:
     backend, read_plan = poisoned_by("team-0007"), plan(fleet(100), LabelNames())
-    asker = Asker(backend.monotonic)
+    asker = Asker("default", backend.monotonic)
     await backend.tick(asker, read_plan)
     costs = []
     for _ in range(4 * 60):
@@ -142,7 +143,7 @@ async def test_a_pool_once_found_costs_no_query_and_later_one_in_a_quarter_of_an
 async def test_a_pool_that_spoils_no_longer_has_data_again_after_its_pause() -> None:
     poison = ["team-0007"]
     backend = Spoilt(lambda name, spaces: OVERSIZE if name == "replicas" and not spaces.isdisjoint(poison) else None)
-    read_plan, asker = plan(fleet(100), LabelNames()), Asker(backend.monotonic)
+    read_plan, asker = plan(fleet(100), LabelNames()), Asker("default", backend.monotonic)
     await backend.tick(asker, read_plan)
     poison.clear()
     seen = [await backend.tick(asker, read_plan) for _ in range(round(FIRST_PAUSE_S / TICK_S))]
@@ -153,7 +154,7 @@ async def test_a_pool_that_spoils_no_longer_has_data_again_after_its_pause() -> 
 
 async def test_a_slow_pool_is_found_over_several_ticks_since_each_takes_all_the_time_there_is() -> None:
     backend, read_plan = poisoned_by("team-0007", error=LATE), plan(fleet(100), LabelNames())
-    asker = Asker(backend.monotonic)
+    asker = Asker("default", backend.monotonic)
     blind = [len((await backend.tick(asker, read_plan))["replicas"]) for _ in range(9)]
     assert blind[0] == 100
     assert all(later <= -(-earlier // 2) for earlier, later in pairwise(blind))
@@ -163,7 +164,7 @@ async def test_a_slow_pool_is_found_over_several_ticks_since_each_takes_all_the_
 async def test_many_pools_that_spoil_are_all_found() -> None:
     poison = {f"team-{number:04d}" for number in range(3, 400, 20)}
     backend, read_plan = poisoned_by(*poison), plan(fleet(400), LabelNames())
-    asker = Asker(backend.monotonic)
+    asker = Asker("default", backend.monotonic)
     seen = [await backend.tick(asker, read_plan) for _ in range(40)]
     assert seen[-1] == {"replicas": poison}
     assert len(backend.asked) <= 3 + len(poison)
@@ -171,7 +172,7 @@ async def test_many_pools_that_spoil_are_all_found() -> None:
 
 async def test_what_is_only_too_much_at_once_is_asked_in_parts_and_nobody_is_held_back() -> None:
     backend = Spoilt(lambda name, spaces: OVERSIZE if name == "replicas" and len(spaces) > 30 else None)
-    read_plan, asker = plan(fleet(100), LabelNames()), Asker(backend.monotonic)
+    read_plan, asker = plan(fleet(100), LabelNames()), Asker("default", backend.monotonic)
     for _ in range(4 * 60):
         assert await backend.tick(asker, read_plan) == {}
     steady = []
@@ -183,7 +184,7 @@ async def test_what_is_only_too_much_at_once_is_asked_in_parts_and_nobody_is_hel
 
 async def test_what_is_too_slow_together_loses_few_ticks() -> None:
     backend = Spoilt(lambda name, spaces: LATE if name == "latency" and len(spaces) > 30 else None)
-    read_plan, asker = plan(fleet(100), LabelNames()), Asker(backend.monotonic)
+    read_plan, asker = plan(fleet(100), LabelNames()), Asker("default", backend.monotonic)
     blind = [bool(await backend.tick(asker, read_plan)) for _ in range(4 * 60)]
     assert blind[:3] == [True, True, False]
     # It is tried as one again after 1, 2, 4, 8, 16 and 16 min.
@@ -193,7 +194,7 @@ async def test_what_is_too_slow_together_loses_few_ticks() -> None:
 @pytest.mark.parametrize("error", [PrometheusUnavailableError("connection refused"), PrometheusDecodeError("HTML")])
 async def test_a_fault_that_no_pool_can_be_the_cause_of_costs_no_further_query(error: PrometheusError) -> None:
     backend, read_plan = Spoilt(lambda _name, _spaces: error), plan(fleet(100), LabelNames())
-    asker = Asker(backend.monotonic)
+    asker = Asker("default", backend.monotonic)
     for _ in range(3):
         assert len((await backend.tick(asker, read_plan))["replicas"]) == 100
         assert len(backend.asked) == 3
@@ -206,7 +207,7 @@ async def test_a_backend_that_fails_everything_is_asked_little_and_all_have_data
 ) -> None:
     failing = True
     backend = Spoilt(lambda _name, _spaces: error if failing else None)
-    read_plan, asker = plan(fleet(size), LabelNames()), Asker(backend.monotonic)
+    read_plan, asker = plan(fleet(size), LabelNames()), Asker("default", backend.monotonic)
     costs = []
     for _ in range(4 * 60):
         assert {len(namespaces) for namespaces in (await backend.tick(asker, read_plan)).values()} == {size}
@@ -231,14 +232,33 @@ async def test_a_pool_is_not_blamed_for_a_backend_that_goes_away_in_the_middle_o
         return error[0] if name == "replicas" and "team-0007" in namespaces else None
 
     backend, read_plan = Spoilt(failure), plan(fleet(100), LabelNames())
-    asker = Asker(backend.monotonic)
+    asker = Asker("default", backend.monotonic)
     assert len((await backend.tick(asker, read_plan))["replicas"]) == 50
     asked = -1000
     assert await backend.tick(asker, read_plan) == {"replicas": {"team-0007"}}
 
 
+async def test_it_is_logged_once_that_pools_are_asked_for_apart_and_once_that_they_are_not() -> None:
+    poison = ["team-0007"]
+    backend = Spoilt(lambda name, spaces: OVERSIZE if name == "replicas" and not spaces.isdisjoint(poison) else None)
+    read_plan, asker = plan(fleet(100), LabelNames()), Asker("default", backend.monotonic)
+    with capture_logs() as logs:
+        for _ in range(20):
+            await backend.tick(asker, read_plan)
+        poison.clear()
+        for _ in range(round(LONGEST_PAUSE_S / TICK_S)):
+            await backend.tick(asker, read_plan)
+    named = {"backend": "default", "query": "replicas", "pools": ["team-0007/llama#0badcafe"], "count": 1}
+    assert [{key: log[key] for key in named} for log in logs] == [named, named]
+    assert [(log["event"], log.get("why")) for log in logs] == [
+        ("pools spoil a query that they share, and are asked for apart", str(OVERSIZE)),
+        ("pools are asked for together with others again", None),
+    ]
+
+
 async def test_pools_that_come_and_go_do_not_set_a_pool_free_that_spoils() -> None:
-    backend, asker = poisoned_by("team-0007"), Asker(poisoned_by().monotonic)
+    backend = poisoned_by("team-0007")
+    asker = Asker("default", backend.monotonic)
     await backend.tick(asker, plan(fleet(100), LabelNames()))
     for size in (101, 5, 99):
         expected = {"replicas": {"team-0007"}} if size > 7 else {}
@@ -246,9 +266,18 @@ async def test_pools_that_come_and_go_do_not_set_a_pool_free_that_spoils() -> No
         assert len(backend.asked) == 3
 
 
+async def test_a_pool_that_is_gone_is_forgotten_and_one_of_its_name_is_asked_anew() -> None:
+    backend = poisoned_by("team-0007")
+    asker = Asker("default", backend.monotonic)
+    await backend.tick(asker, plan(fleet(10), LabelNames()))
+    backend.now += 2 * LONGEST_PAUSE_S
+    await backend.tick(asker, plan(fleet(5), LabelNames()))
+    assert asker._held == {}
+
+
 async def test_a_pool_whose_plan_changes_is_asked_anew() -> None:
     backend = poisoned_by("team-0007")
-    asker, pools = Asker(backend.monotonic), fleet(100)
+    asker, pools = Asker("default", backend.monotonic), fleet(100)
     await backend.tick(asker, plan(pools, LabelNames()))
     moved = {key: PoolLocator("elsewhere", "llama", None) if "0007" in str(key) else one for key, one in pools.items()}
     assert await backend.tick(asker, plan(moved, LabelNames())) == {}
@@ -259,4 +288,4 @@ async def test_pools_of_a_namespace_that_no_matcher_tells_apart_are_held_back_to
         PoolKey("team-0007", name, "0badcafe"): PoolLocator("team-0007", "llama", None) for name in ("one", "other")
     }
     backend, read_plan = poisoned_by("team-0007"), plan(fleet(10) | workloads, LabelNames())
-    assert await backend.tick(Asker(backend.monotonic), read_plan) == {"replicas": {"team-0007"}}
+    assert await backend.tick(Asker("default", backend.monotonic), read_plan) == {"replicas": {"team-0007"}}
