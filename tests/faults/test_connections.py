@@ -35,6 +35,7 @@ async def test_two_hundred_streams_are_open_while_prometheus_is_away(prometheus_
         firsts = await asyncio.wait_for(asyncio.gather(*(stream.read() for stream in streams)), PATIENCE_S)
         assert {first.result for first in firsts} == {True}
         assert pool.sample("vllm_scaler_grpc_streams") == STREAMS
+        more = [asyncio.ensure_future(stream.read()) for stream in streams]
         fleet.is_out_of_reach = True
         await pool.is_blind_for(4)
         await is_served(pool.keda)
@@ -43,8 +44,10 @@ async def test_two_hundred_streams_are_open_while_prometheus_is_away(prometheus_
         fleet.load = 22.0
         await pool.settles(6)
         assert pool.keda.lowered() == []
+        assert not any(read.done() for read in more), "a stream that says true again is taken for fresh activity"
         for stream in streams:
             stream.cancel()
+        await asyncio.wait(more)
         await eventually(lambda: pool.sample("vllm_scaler_grpc_streams") == 0, PATIENCE_S)
 
 

@@ -91,14 +91,15 @@ async def suffer(fault: Fault, folder: Path) -> Seen:
             return seen
 
 
-async def suffer_all(folder: Path) -> list[Seen]:
-    return await asyncio.gather(*(suffer(fault, folder / fault.__name__) for fault in FAULTS))
+async def suffer_all(folder: Path) -> dict[Fault, Seen]:
+    seen = await asyncio.gather(*(suffer(fault, folder / fault.__name__) for fault in FAULTS))
+    return dict(zip(FAULTS, seen, strict=True))
 
 
 @pytest.fixture(scope="module")
 def seen(tmp_path_factory: pytest.TempPathFactory, prometheus_bin: Path) -> dict[Fault, Seen]:
     assert prometheus_bin
-    return dict(zip(FAULTS, asyncio.run(suffer_all(tmp_path_factory.mktemp("prometheus"))), strict=True))
+    return asyncio.run(suffer_all(tmp_path_factory.mktemp("prometheus")))
 
 
 def check(seen: Seen) -> None:
@@ -126,3 +127,11 @@ def test_no_replica_is_scraped_though_all_serve(seen: dict[Fault, Seen]) -> None
 
 def test_some_replicas_are_not_scraped_though_all_serve(seen: dict[Fault, Seen]) -> None:
     check(seen[some_targets_gone])
+
+
+async def test_without_a_fault_a_load_that_falls_lowers_the_replicas(prometheus_url: str, fleet: Fleet) -> None:
+    async with scaled(prometheus_url, fleet) as pool:
+        await pool.settles(4)
+        fleet.load = 1.0
+        await pool.keda.hears(3.0)
+        assert pool.keda.lowered() == [(4.0, 3.0)]
