@@ -12,9 +12,11 @@ from typing import Protocol, TypeAlias, TypeVar
 
 import structlog
 
+from scaler.adapters.asking import Asker
 from scaler.errors import PrometheusError, PrometheusRejectedError
 from scaler.model import DEFAULT_BACKEND, LabelMatcher, Observation, PoolKey, PoolLocator
 from scaler.promql import LabelNames, Query, ReadPlan, Sample, plan
+from scaler.promql.batches import Batch
 
 _T = TypeVar("_T")
 
@@ -111,6 +113,7 @@ class MetricsReader:
         self._backends = dict(backends)
         self._present = {name: _Plans(names, queries, backend.external) for name, backend in backends.items()}
         self._past = {name: _Plans(names, queries, backend.external) for name, backend in backends.items()}
+        self._askers = {name: Asker(name, monotonic) for name in backends}
         self._on_query = on_query
         self._monotonic = monotonic
 
@@ -141,11 +144,12 @@ class MetricsReader:
             # Thousands of pools take a second of pure Python, during which KEDA must still be answered.
             read_plan = await asyncio.to_thread(self._present[name].of, pools)
             deadline = backend.api.deadline()
-            answers = await asyncio.gather(
-                *(self._answer(name, query, backend.api.query(query.expr, at, deadline)) for query in read_plan.queries)
+            answers = await self._askers[name].ask(
+                read_plan,
+                lambda query: self._answer(name, query, backend.api.query(query.expr, at, deadline)),
+                deadline,
             )
-            by_query = dict(zip(read_plan.queries, answers, strict=True))
-            return await asyncio.to_thread(read_plan.observations, by_query, at)
+            return await asyncio.to_thread(read_plan.observations, answers.by_query, at, answers.batches)
         except Exception as error:  # noqa: BLE001 - a fault of ours in one tick must not end the ticks
             structlog.get_logger().exception("reading_failed", backend=name, pools=len(pools))
             return _unread(pools, at, _fault(error))
@@ -170,11 +174,19 @@ class MetricsReader:
         try:
             read_plan = await asyncio.to_thread(self._past[name].of, dict(pools))
             step_s = (ticks[-1] - ticks[0]) / (len(ticks) - 1) if len(ticks) > 1 else 1.0
+            # What spoils queries at present spoiled them in the past, and is not asked for there.
+            parted = self._askers[name].parted(read_plan)
+            held = [one for each in parted for one in each.held]
+            batches = [part.batch for each in parted for part in each.parts]
             answers: dict[Query, tuple[tuple[Sample, ...], ...] | PrometheusError] = {}
-            for query in read_plan.queries:
+            for query in dict.fromkeys(batch.query for batch in batches):
                 asked = backend.api.query_range(query.expr, ticks[0], ticks[-1], step_s)
                 answers[query] = await self._answer(name, query, asked)
-            return await asyncio.to_thread(_past, read_plan, ticks, answers)
+            failures = _worth_waiting_for(answers)
+            answers |= {one.batch.query: one.error for one in held}
+            batches += [one.batch for one in held]
+            observations = await asyncio.to_thread(_past, read_plan, batches, ticks, answers)
+            return Past(observations, failures)
         except Exception as error:  # noqa: BLE001 - as above
             structlog.get_logger().exception("reading_failed", backend=name, pools=len(pools))
             return Past((), (_fault(error),))
@@ -205,9 +217,10 @@ def _fault(error: Exception) -> str:
 
 def _past(
     read_plan: ReadPlan,
+    batches: Sequence[Batch],
     ticks: Sequence[float],
     answers: Mapping[Query, tuple[tuple[Sample, ...], ...] | PrometheusError],
-) -> Past:
+) -> tuple[Mapping[PoolKey, Observation], ...]:
     observations: list[Mapping[PoolKey, Observation]] = []
     blank: Mapping[PoolKey, Observation] | None = None
     for index, at in enumerate(ticks):
@@ -218,13 +231,19 @@ def _past(
         if blank is not None and not any(vectors.values()):
             observations.append({key: replace(seen, at=at) for key, seen in blank.items()})
             continue
-        observations.append(read_plan.observations(vectors, at))
+        observations.append(read_plan.observations(vectors, at, batches))
         if not any(vectors.values()):
             blank = observations[-1]
-    # What Prometheus refuses it refuses every time, at the present tick too: missing, and no failure to wait out.
-    failures = tuple(
+    return tuple(observations)
+
+
+def _worth_waiting_for(answers: Mapping[Query, object]) -> tuple[str, ...]:
+    """Return why queries failed that may be answered another time.
+
+    What Prometheus refuses it refuses every time, at the present tick too: missing, and no failure to wait out.
+    """
+    return tuple(
         f"{query.name}: {answer}"
         for query, answer in answers.items()
         if isinstance(answer, PrometheusError) and not isinstance(answer, PrometheusRejectedError)
     )
-    return Past(tuple(observations), failures)

@@ -1,8 +1,8 @@
 """A query with the pools that it is for, and how the rows of its answer find their pools."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import chain, groupby
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain, groupby, pairwise
 from operator import itemgetter
 from typing import Final, TypeAlias
 
@@ -23,6 +23,8 @@ Owners: TypeAlias = dict[Identity, list[PoolKey]]
 """The pools behind each identity."""
 Claims: TypeAlias = Callable[[Identity], Sequence[Identity]]
 """The identities of the rows that are for a pool, by the pool's own."""
+Write: TypeAlias = Callable[[Sequence[Identity]], Query]
+"""Makes the query for some identities, which come ascending."""
 
 
 def own_rows(identity: Identity) -> tuple[Identity, ...]:
@@ -39,12 +41,14 @@ class Batch:
         identity_labels: Labels of a row which together say whose it is.
         owners: The pools behind each identity.
         claims: Which rows are for a pool; a row that none claims is nobody's.
+        write: Makes the query for fewer of the pools; None where it is the same for any of them.
     """
 
     query: Query
     identity_labels: tuple[str, ...]
     owners: Mapping[Identity, Sequence[PoolKey]]
     claims: Claims = own_rows
+    write: Write | None = None
 
     def rows_by_pool(self, answer: Answer) -> Mapping[PoolKey, Answer]:
         """Hand each pool its rows, or the error that all of them share."""
@@ -63,11 +67,33 @@ class Batch:
             for key in keys
         }
 
+    def part(self, identities: Iterable[Identity]) -> "Batch":
+        """Return the batch of some of the pools; it must have ``write``."""
+        assert self.write is not None
+        chosen = sorted(identities)
+        return replace(self, query=self.write(chosen), owners={identity: self.owners[identity] for identity in chosen})
+
+    def halves(self) -> tuple["Batch", "Batch"] | None:
+        """Return two batches that together are for the same pools; None where neither would ask for less.
+
+        Pools of one namespace stay together for as long as there are others.
+        """
+        ordered = sorted(self.owners)
+        if self.write is None or len(ordered) == 1:
+            return None
+        middle = len(ordered) // 2
+        borders = [number for number, (one, next_) in enumerate(pairwise(ordered), 1) if one[0] != next_[0]]
+        cut = min(borders, key=lambda border: abs(border - middle), default=middle)
+        first, second = self.part(ordered[:cut]), self.part(ordered[cut:])
+        # With more names than that, a query asks for the whole namespace, and so may one for half of them.
+        is_same = self.query in (first.query, second.query) and len(ordered) <= MAX_NAMES
+        return None if is_same else (first, second)
+
 
 def batched(
     owners: Owners,
     identity_labels: tuple[str, ...],
-    query: Callable[[Sequence[Identity]], Query],
+    query: Write,
     claims: Claims = own_rows,
     *,
     max_pools: int = MAX_POOLS,
@@ -79,7 +105,7 @@ def batched(
     Args:
         owners: The pools behind each identity.
         identity_labels: Labels of a row which together say whose it is.
-        query: Makes the query for some identities, which come ascending.
+        query: Makes the query for some identities.
         claims: Which rows are for a pool.
         max_pools: The most pools of one query, where they are not of one namespace.
     """
@@ -98,13 +124,13 @@ def _short_enough(
     identities: Sequence[Identity],
     owners: Owners,
     identity_labels: tuple[str, ...],
-    query: Callable[[Sequence[Identity]], Query],
+    query: Write,
     claims: Claims,
 ) -> Iterator[Batch]:
     """Halve pools until their expression is short."""
     whole = query(identities)
     if len(whole.expr) <= MAX_EXPR_BYTES or len(identities) == 1:
-        yield Batch(whole, identity_labels, {identity: owners[identity] for identity in identities}, claims)
+        yield Batch(whole, identity_labels, {identity: owners[identity] for identity in identities}, claims, query)
         return
     middle = len(identities) // 2
     for half in (identities[:middle], identities[middle:]):

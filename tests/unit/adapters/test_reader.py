@@ -1,5 +1,6 @@
 import asyncio
 import itertools
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -287,3 +288,27 @@ async def test_a_fault_of_the_client_in_a_read_of_the_past_is_a_failure() -> Non
     assert past.observations == ()
     assert "ZeroDivisionError" in past.failures[0]
     assert [log["event"] for log in logs] == ["reading_failed"]
+
+
+async def test_pools_whose_queries_are_spoilt_by_another_keep_their_readings_now_and_in_the_past() -> None:
+    spoiler = PoolKey("team-1", "llama", "0badcafe")
+    pools = {KEY: LOCATOR, spoiler: replace(LOCATOR, namespace="team-1")}
+
+    def rule(expr: str) -> tuple[Sample, ...]:
+        if "team-1" in expr and "reason" in expr:
+            raise PrometheusTimeoutError("too many rows")
+        return healthy(expr)
+
+    class Patient(Api):
+        def deadline(self) -> float:
+            return math.inf
+
+    api = Patient(rule)
+    reader = MetricsReader(only(api), NAMES)
+    seen = await reader.observe(pools, AT)
+    assert (seen[KEY].running, seen[spoiler].running) == (4, Absent.MISSING)
+    api.asked.clear()
+    past = await reader.observe_range(pools, TICKS)
+    assert past.failures == (), "what is known to fail is no reason to wait"
+    assert [(each[KEY].running, each[spoiler].running) for each in past.observations] == [(4, Absent.MISSING)] * 3
+    assert len(api.asked) == 4
