@@ -4,8 +4,8 @@ The rules, which the reports print:
 
 - Requests in flight are those that were recorded, tick by tick. More replicas do not end them sooner, fewer do not
   keep them longer.
-- ``slotsPerReplica`` of them run on each serving replica, and the rest waits; at zero replicas all wait where what
-  wakes the pool is looked at.
+- As many of them run on each serving replica as it has slots, and the rest waits; at zero replicas all wait where what
+  wakes the pool is looked at. How many slots a replica has does not depend on the policy that is tried.
 - KV-cache usage goes with the running requests, and all replicas have the same.
 - What latencies would have been is not known while other replicas serve: they have no need then, neither for more
   replicas nor for as many.
@@ -21,17 +21,30 @@ from scaler.model import Absent, Extra, Observation, PoolPolicy, Reading, Signal
 _NO_TRAFFIC: Final = Extra(Absent.NO_TRAFFIC, Absent.NO_TRAFFIC)
 
 
+@dataclass(frozen=True, slots=True)
+class Replica:
+    """What one replica is taken to be.
+
+    Args:
+        slots: Requests that it runs at once.
+        cold_start_s: Seconds from being asked for until it serves.
+    """
+
+    slots: int
+    cold_start_s: float
+
+
 @dataclass(slots=True)
 class OwnReplicas:
     """The replicas that a policy would have had.
 
     Args:
-        cold_start_s: Seconds until a new replica serves.
+        kind: What each of them is.
         serving: Replicas that serve.
         ready_at: When each of those that start will serve, ascending, Unix seconds.
     """
 
-    cold_start_s: float
+    kind: Replica
     serving: int
     ready_at: list[float] = field(default_factory=list)
 
@@ -53,7 +66,7 @@ class OwnReplicas:
             gone = min(excess, len(self.ready_at))
             self.ready_at = self.ready_at[: len(self.ready_at) - gone]
             self.serving -= excess - gone
-        self.ready_at += [now + self.cold_start_s] * -excess
+        self.ready_at += [now + self.kind.cold_start_s] * -excess
 
 
 def as_seen(policy: PoolPolicy, own: OwnReplicas, recorded: Observation) -> Observation:
@@ -63,7 +76,7 @@ def as_seen(policy: PoolPolicy, own: OwnReplicas, recorded: Observation) -> Obse
     waiting, and one has 16 running and 20 waiting.
 
     Args:
-        policy: The pool, for its slots.
+        policy: The pool, for its signals and what wakes it.
         own: The replicas that there would have been.
         recorded: What was seen.
     """
@@ -77,7 +90,7 @@ def as_seen(policy: PoolPolicy, own: OwnReplicas, recorded: Observation) -> Obse
     if serving == recorded.serving or isinstance(recorded.serving, Absent):
         return counted
     x = _in_flight(recorded)
-    running, waiting = _shared(x, policy.slots_per_replica * serving)
+    running, waiting = _shared(x, own.kind.slots * serving)
     return replace(
         counted,
         running=Absent.MISSING if not own.serving else running,

@@ -8,7 +8,7 @@ before that they are the recorded ones.
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from scaler.backtest.counterfactual import OwnReplicas, as_seen, differs
+from scaler.backtest.counterfactual import OwnReplicas, Replica, as_seen, differs
 from scaler.backtest.differences import Differences, Durations
 from scaler.backtest.track import Track
 from scaler.model import Absent, Action, Decision, Observation, PoolPolicy, Protection, Reading, Reason, SignalForm
@@ -85,13 +85,13 @@ class Trial:
         name: What to call it.
         policy: The policy.
         since: The first tick that counts, Unix seconds.
-        cold_start_s: Seconds until a new replica serves, for counterfactual mode; None is advice mode.
+        replica: What one of its own replicas is, for counterfactual mode; None is advice mode.
     """
 
     name: str
     policy: PoolPolicy
     since: float
-    cold_start_s: float | None = None
+    replica: Replica | None = None
     history: History = field(default_factory=History)
     counts: Counts = field(default_factory=Counts)
     differences: Differences = field(init=False)
@@ -127,12 +127,12 @@ class Trial:
     def see(self, observation: Observation) -> None:
         """Take the next tick."""
         counts = observation.at >= self.since
-        seen = self._seen(observation) if counts and self.cold_start_s is not None else observation
+        seen = observation if self.replica is None or not counts else self._seen(self.replica, observation)
         self.history, decision = advance(self.policy, self.history, seen)
         if counts:
             self._count(observation, seen, decision)
 
-    def _seen(self, recorded: Observation) -> Observation:
+    def _seen(self, replica: Replica, recorded: Observation) -> Observation:
         """Return what is seen of the policy's own replicas, which have done by now what it decided last."""
         now = recorded.at
         if self.own is None:
@@ -141,7 +141,7 @@ class Trial:
                 return recorded
             serving = _number(recorded.serving)
             serves = replicas if serving is None else min(replicas, int(serving))
-            self.own = OwnReplicas(self.cold_start_s or 0.0, serves)
+            self.own = OwnReplicas(replica, serves)
             self.own.go_to(replicas, now)
         self.own.settle(now)
         self._carried_out = None
@@ -157,7 +157,7 @@ class Trial:
         tick_s, ours = self.policy.tick_s, decision.lands_on
         serving: float | None = None
         waiting: float | None = None
-        if self.cold_start_s is None:
+        if self.replica is None:
             self._count_advice(decision)
         else:
             ours = None if self.own is None else self.own.requested
@@ -201,14 +201,14 @@ class Case:
         name: What to call it.
         policy: The policy.
         pool: The place of its pool's observation in each tick.
-        cold_start_s: As of ``Trial``.
+        replica: As of ``Trial``.
         warnings: What is probably not meant in its settings, a sentence each.
     """
 
     name: str
     policy: PoolPolicy
     pool: int = 0
-    cold_start_s: float | None = None
+    replica: Replica | None = None
     warnings: tuple[str, ...] = ()
 
 
@@ -223,7 +223,7 @@ class Backtest:
     def __init__(self, cases: Sequence[Case], *, since: float) -> None:
         self.since = since
         self.cases = tuple(cases)
-        self.trials = tuple(Trial(case.name, case.policy, since, case.cold_start_s) for case in cases)
+        self.trials = tuple(Trial(case.name, case.policy, since, case.replica) for case in cases)
         self.recorded = {case.pool: Recorded(case.policy.tick_s, since) for case in cases}
 
     def see(self, observations: Sequence[Observation]) -> None:

@@ -124,13 +124,12 @@ def span(seconds: float) -> str:
 
 def _period(period: Period) -> tuple[str, ...]:
     decided = ", ".join(f"{code} {format_duration(seconds)}" for code, seconds in period.reasons_s.longest_first()[:3])
-    sign = "+" if period.replica_s > 0 else "-"
     return (
         clock(period.start),
         format_duration(period.seconds),
         _range(period.ours),
         _range(period.theirs),
-        f"{sign}{hours(abs(period.replica_s))}",
+        f"{period.replica_s / _HOUR_S:+.3f}",
         period.why.text,
         decided,
     )
