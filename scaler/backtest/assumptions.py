@@ -27,8 +27,8 @@ COUNTERFACTUAL: Final = (
         " So a backlog that more replicas would have worked off counts for as long as it was recorded."
     ),
     (
-        "As many of them run on each serving replica as it has slots, the rest waits. KV-cache usage goes with the"
-        " running requests and is the same on all replicas."
+        "As many of them run on each serving replica as it has slots, whatever the routing, and the rest waits. KV-cache"
+        " usage goes with the running requests and is the same on all replicas."
     ),
     (
         "While other replicas serve than were recorded, latencies are not known: they ask neither for more replicas nor"

@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from scaler.backtest.differences import Period
 from scaler.backtest.replay import Backtest, Case, Counts, Recorded, Trial
+from scaler.backtest.tables import mean_waiting
 
 VERSION: Final = 1
 _DECIMALS: Final = 6
@@ -47,6 +48,7 @@ def _policy(case: Case, trial: Trial, recorded: Recorded) -> dict[str, Any]:
         "ours": {
             **_counts(counts),
             "queue_s": None if trial.own is None else _round(counts.queue_s),
+            "mean_waiting": None if trial.own is None else _round(mean_waiting(counts, recorded)),
             "cost": None if price is None else _round(counts.replica_s / 3600 * price),
             "unanswered_s": _round(trial.unanswered_s),
             "latency_unknown_s": _round(trial.unjudged_s),
@@ -54,6 +56,7 @@ def _policy(case: Case, trial: Trial, recorded: Recorded) -> dict[str, Any]:
         "recorded": {
             **_counts(recorded.counts),
             "queue_s": _round(recorded.counts.queue_s),
+            "mean_waiting": _round(mean_waiting(recorded.counts, recorded)),
             "unknown_s": _round(recorded.unknown_s),
         },
         "more_s": _round(trial.differences.more_s),

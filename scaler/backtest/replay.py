@@ -42,6 +42,8 @@ class Counts:
     """Replica-seconds, starting replicas included."""
     queue_s: float = 0.0
     """For how long requests waited."""
+    waiting_s: float = 0.0
+    """Waiting requests times seconds."""
     changes: Changes = field(default_factory=Changes)
     replicas: Track = field(default_factory=Track)
     serving: Track = field(default_factory=Track)
@@ -259,6 +261,7 @@ def _waiting(seen: Observation, recorded: Observation) -> float | None:
 def _add(counts: Counts, replicas: int | None, serving: float | None, waiting: float | None, tick_s: float) -> None:
     counts.replica_s += (replicas or 0) * tick_s
     counts.queue_s += tick_s if waiting else 0.0
+    counts.waiting_s += (waiting or 0.0) * tick_s
     counts.replicas.add(replicas)
     counts.serving.add(serving)
     counts.waiting.add(waiting)

@@ -56,6 +56,7 @@ def totals(backtest: Backtest) -> Table:
     row("against recorded", lambda _: _NONE, lambda one: _against(one.counts, beside[id(one)].counts))
     row("cost", lambda _: _NONE, _cost)
     row("time with a queue", lambda one: span(one.counts.queue_s), _queued)
+    row("requests waiting, mean", _mean_waiting, lambda one: _mean_waiting_of_own(one, beside[id(one)]))
     row("increases", lambda one: str(one.counts.changes.up), lambda one: str(one.counts.changes.up))
     row("decreases", lambda one: str(one.counts.changes.down), lambda one: str(one.counts.changes.down))
     row("reversals", lambda one: str(one.counts.changes.reversals), lambda one: str(one.counts.changes.reversals))
@@ -154,6 +155,19 @@ def _cost(trial: Trial) -> str:
 def _queued(trial: Trial) -> str:
     """Return for how long requests would have waited: only with replicas of its own is that another time."""
     return span(trial.counts.queue_s) if trial.own is not None else _NONE
+
+
+def _mean_waiting(recorded: Recorded) -> str:
+    return format_number(mean_waiting(recorded.counts, recorded))
+
+
+def _mean_waiting_of_own(trial: Trial, recorded: Recorded) -> str:
+    return format_number(mean_waiting(trial.counts, recorded)) if trial.own is not None else _NONE
+
+
+def mean_waiting(counts: Counts, recorded: Recorded) -> float:
+    """Return how many requests waited on average over all ticks."""
+    return counts.waiting_s / (recorded.ticks * recorded.tick_s) if recorded.ticks else 0.0
 
 
 def _pool_name(backtest: Backtest, pool: int) -> str:

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Final
+from typing import Any, Final
 
 import click
 from rich.box import SIMPLE_HEAD
@@ -48,6 +48,7 @@ MOST_TICKS: Final = 500_000
 """Twelve weeks at 15 s: three minutes of the law."""
 SHOWN_PERIODS: Final = 20
 """Differences that the terminal shows of each policy; the page and the JSON have all."""
+_OWN_REPLICAS: Final = "counterfactual"
 _DEFAULT_SPAN_S: Final = 7 * 86400.0
 _SETTLE_S: Final = 60.0
 """What is younger may not have been scraped by all targets yet."""
@@ -135,7 +136,7 @@ class _Variant(click.ParamType[tuple[str, dict[str, str]]]):
 @click.option("--to", "until", type=_Instant(), help="Last tick; the newest by default.")
 @click.option(
     "--mode",
-    type=click.Choice(("advice", "counterfactual")),
+    type=click.Choice(("advice", _OWN_REPLICAS)),
     default="advice",
     show_default=True,
     help="advice: decide on what was really there. counterfactual: carry own replicas forward, by a model.",
@@ -148,7 +149,7 @@ class _Variant(click.ParamType[tuple[str, dict[str, str]]]):
 @click.option(
     "--replica-slots",
     type=click.IntRange(1),
-    help="Requests that a replica runs at once, for counterfactual mode.  [default: slotsPerReplica of the first policy]",
+    help="Slots of a replica, for counterfactual mode.  [default: the first policy's slotsPerReplica]",
 )
 @click.option("--save", type=click.Path(path_type=Path), help="Keep what was read; compressed if it ends in .gz.")
 @click.option(
@@ -157,89 +158,128 @@ class _Variant(click.ParamType[tuple[str, dict[str, str]]]):
 @click.option("--html", type=click.Path(path_type=Path), help="Write a page with timelines and every difference.")
 @click.option("--json", "as_json", is_flag=True, help="Write JSON, with every difference, instead of tables.")
 @partial(settings_options, names=_READING)
-def backtest(
-    loaded: LoadedSettings,
-    *,
-    files: tuple[Path, ...],
-    changes: tuple[tuple[str, str], ...],
-    variants: tuple[tuple[str, dict[str, str]], ...],
-    namespace: str,
-    last: float | None,
-    since: float | None,
-    until: float | None,
-    mode: str,
-    cold_start: float | None,
-    replica_slots: int | None,
-    save: Path | None,
-    history: Path | None,
-    html: Path | None,
-    as_json: bool,
-) -> None:
+def backtest(loaded: LoadedSettings, **given: Any) -> None:  # noqa: ANN401 - each option has its type above and below
     """Try policies on past traffic: what they would have asked for, against what was run.
 
     FILES are ScaledObjects as YAML or JSON; each external trigger in them is a policy. The traffic is read from
     Prometheus, with the settings that `vllm-scaler serve` takes, or from a file that --save has written.
     """
-    if history is not None and (save is not None or last is not None):
-        raise click.UsageError("--history has its own times and is saved already: --from and --to narrow it")
-    if last is not None and since is not None:
-        raise click.UsageError("give --last or --from, not both")
-    if mode == "advice" and (cold_start is not None or replica_slots is not None):
-        raise click.UsageError("--cold-start and --replica-slots are of --mode counterfactual")
-    if html is not None:
-        figure()  # So that a week is not read for a page that cannot be drawn.
-    settings = loaded.settings
+    options, settings = _Options(**given), loaded.settings
+    options.check()
     logs.configure(settings.log_level, settings.log_format)
     messages = Console(stderr=True, highlight=False, soft_wrap=True)
     for warning in loaded.warnings:
         messages.print(f"setting ignored: {warning}", markup=False)
-    written = written_triggers(files, dict(changes), variants, namespace=namespace)
     with TemporaryDirectory(prefix="vllm-scaler-") as folder:
-        began = time.perf_counter()
-        if history is None:
-            policies = read_policies(written, settings, tick_s=settings.evaluation_interval)
-            ticks = _ticks(policies, settings.evaluation_interval, since=since, until=until, last=last)
-            path = save or Path(folder) / "history.jsonl.gz"
-            asyncio.run(_read(path, pools_of(policies), ticks, settings, messages))
-            messages.print(f"read in {format_duration(round(time.perf_counter() - began, 1))}")
-            recording = Recording(path)
-        else:
-            recording = Recording(history)
-            policies = read_policies(written, settings, tick_s=recording.header.tick_s)
-        places = [place_of(policy, recording.header.pools) for policy in policies]
-        measured = _cold_starts(recording) if mode == "counterfactual" and cold_start is None else {}
-        cases = []
-        for policy, place in zip(policies, places, strict=True):
-            replica = None
-            if mode == "counterfactual":
-                first = policies[places.index(place)].trigger.policy.slots_per_replica
-                starts_s = _cold_start(policy.name, measured[place]) if cold_start is None else cold_start
-                replica = Replica(replica_slots or first, starts_s)
-            trigger = policy.trigger
-            cases.append(Case(policy.name, trigger.policy, place, replica, trigger.warnings))
-        found = Backtest(cases, since=recording.header.since if since is None else since)
-        _replay(found, recording, math.inf if until is None else until, messages)
-    measured_s = sorted(each for place in {*places} & {*measured} for each in measured[place].found)
-    rest_on = assumptions(found, measured_s)
-    if html is not None:
-        _write(html, web_page(found, rest_on))
-    if as_json:
+        recording, policies = _history(options, settings, Path(folder), messages)
+        cases, starts_s = _cases(options, policies, recording)
+        since = recording.header.since if options.since is None else options.since
+        found = Backtest(cases, since=since)
+        _replay(found, recording, math.inf if options.until is None else options.until, messages)
+    rest_on = assumptions(found, starts_s)
+    if options.html is not None:
+        _write(options.html, web_page(found, rest_on))
+    if options.as_json:
         click.echo(json.dumps(to_json(found, rest_on), indent=2))
     else:
         _print(found, rest_on)
 
 
-def _ticks(
-    policies: Sequence[NamedPolicy], tick_s: float, *, since: float | None, until: float | None, last: float | None
-) -> _Ticks:
+@dataclass(frozen=True, slots=True)
+class _Options:
+    """The options, as click has read them; times in Unix seconds, spans in seconds."""
+
+    files: tuple[Path, ...]
+    changes: tuple[tuple[str, str], ...]
+    variants: tuple[tuple[str, dict[str, str]], ...]
+    namespace: str
+    last: float | None
+    since: float | None
+    until: float | None
+    mode: str
+    cold_start: float | None
+    replica_slots: int | None
+    save: Path | None
+    history: Path | None
+    html: Path | None
+    as_json: bool
+
+    @property
+    def has_own_replicas(self) -> bool:
+        """Whether the policies' own replicas are carried forward."""
+        return self.mode == _OWN_REPLICAS
+
+    def check(self) -> None:
+        """Refuse what does not go together, before anything is read.
+
+        Raises:
+            UsageError: With what to leave out.
+            ReportError: A page is wanted that cannot be drawn.
+        """
+        if self.history is not None and (self.save is not None or self.last is not None):
+            raise click.UsageError("--history has its own times and is saved already: --from and --to narrow it")
+        if self.last is not None and self.since is not None:
+            raise click.UsageError("give --last or --from, not both")
+        if not self.has_own_replicas and (self.cold_start is not None or self.replica_slots is not None):
+            raise click.UsageError(f"--cold-start and --replica-slots are of --mode {_OWN_REPLICAS}")
+        if self.html is not None:
+            figure()
+
+
+def _history(
+    options: _Options, settings: ServerSettings, folder: Path, messages: Console
+) -> tuple[Recording, tuple[NamedPolicy, ...]]:
+    """Return what was seen in the past, read now or before, and the policies to try on it."""
+    written = written_triggers(options.files, dict(options.changes), options.variants, namespace=options.namespace)
+    if options.history is not None:
+        recording = Recording(options.history)
+        return recording, read_policies(written, settings, tick_s=recording.header.tick_s)
+    policies = read_policies(written, settings, tick_s=settings.evaluation_interval)
+    ticks = _ticks(options, policies, settings.evaluation_interval)
+    path = options.save or folder / "history.jsonl.gz"
+    began = time.perf_counter()
+    asyncio.run(_read(path, pools_of(policies), ticks, settings, messages))
+    messages.print(f"read {len(ticks.every)} ticks in {format_duration(round(time.perf_counter() - began, 1))}")
+    return Recording(path), policies
+
+
+def _cases(
+    options: _Options, policies: Sequence[NamedPolicy], recording: Recording
+) -> tuple[tuple[Case, ...], tuple[float, ...]]:
+    """Return what to compare, and the cold starts that were measured for it."""
+    places = [place_of(policy, recording.header.pools) for policy in policies]
+    replicas: dict[int, Replica] = {}
+    found: list[float] = []
+    if options.has_own_replicas:
+        measured = _cold_starts(recording) if options.cold_start is None else {}
+        for policy, place in zip(policies, places, strict=True):
+            # The first policy of a pool says what its replicas are; others do not change them by wanting it.
+            if place in replicas:
+                continue
+            cold_start_s = measured[place].typical_s if place in measured else options.cold_start
+            if cold_start_s is None:
+                raise ScalerError(
+                    f"the history does not tell how long a replica of {policy.name} takes to start: give --cold-start,"
+                    " such as 2m"
+                )
+            replicas[place] = Replica(options.replica_slots or policy.trigger.policy.slots_per_replica, cold_start_s)
+            found += measured[place].found if place in measured else ()
+    cases = (
+        Case(policy.name, policy.trigger.policy, place, replicas.get(place), policy.trigger.warnings)
+        for policy, place in zip(policies, places, strict=True)
+    )
+    return tuple(cases), tuple(found)
+
+
+def _ticks(options: _Options, policies: Sequence[NamedPolicy], tick_s: float) -> _Ticks:
     """Return the ticks to read: those that were asked for, and before them as many as decisions depend on.
 
     Raises:
         ConfigError: There is none, or there are too many.
     """
     newest = grid_floor(time.time() - _SETTLE_S, tick_s)
-    end = newest if until is None else min(grid_floor(until, tick_s), newest)
-    begin = end - (last or _DEFAULT_SPAN_S) if since is None else since
+    end = newest if options.until is None else min(grid_floor(options.until, tick_s), newest)
+    begin = end - (options.last or _DEFAULT_SPAN_S) if options.since is None else options.since
     first = math.ceil(round(begin / tick_s, 6))
     final = round(end / tick_s)
     if first > final:
@@ -278,14 +318,6 @@ def _cold_starts(recording: Recording) -> dict[int, ColdStarts]:
         for place, starts in measured.items():
             starts.see(seen.observations[place])
     return measured
-
-
-def _cold_start(name: str, measured: ColdStarts) -> float:
-    if measured.typical_s is None:
-        raise ScalerError(
-            f"the history does not tell how long a replica of {name} takes to start: give --cold-start, such as 2m"
-        )
-    return measured.typical_s
 
 
 def _replay(found: Backtest, recording: Recording, until: float, messages: Console) -> None:
