@@ -27,7 +27,7 @@ COUNTERFACTUAL: Final = (
         " So a backlog that more replicas would have worked off counts for as long as it was recorded."
     ),
     (
-        "As many of them run on each serving replica as it has slots, whatever the routing, and the rest waits. KV-cache"
+        "As many of them run on each serving replica as it has slots, whatever the routing; the rest waits. KV-cache"
         " usage goes with the running requests and is the same on all replicas."
     ),
     (
