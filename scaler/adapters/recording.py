@@ -39,6 +39,7 @@ POOL_LIMIT: Final = 64
 # Level 6 would take three times as long for a tenth less.
 _COMPRESSION: Final = 1
 _ROUNDING_S: Final = 1e-3
+_SHOWN_CHARS: Final = 200
 
 _SPECIAL: Final[Mapping[str, float]] = MappingProxyType({"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf})
 _ABSENT: Final[Mapping[str, Absent]] = MappingProxyType({absent.value: absent for absent in Absent})
@@ -197,8 +198,8 @@ class Recording:
         try:
             return decode()
         except (ValueError, TypeError, LookupError, AttributeError, OverflowError) as error:
-            said = f"{error.args[0]} is missing or unknown" if isinstance(error, KeyError) else str(error)
-            raise self._problem(number, said) from error
+            said = f"{error.args[0]!r} is missing or unknown" if isinstance(error, KeyError) else str(error)
+            raise self._problem(number, said[:_SHOWN_CHARS]) from error
 
     def _problem(self, number: int, what: str) -> RecordingError:
         return RecordingError(f"{self._path}, line {number}: {what}")
@@ -294,20 +295,20 @@ def _number(name: str, written: object) -> float:
     if isinstance(written, str) and written in _SPECIAL:
         return _SPECIAL[written]
     if isinstance(written, bool) or not isinstance(written, int | float):
-        raise TypeError(f"{name} is no number: {written!r}"[:200])
+        raise TypeError(f"{name} is no number: {written!r}")
     return written
 
 
 def _text(name: str, written: object) -> str:
     if not isinstance(written, str):
-        raise TypeError(f"{name} is no text: {written!r}"[:200])
+        raise TypeError(f"{name} is no text: {written!r}")
     return written
 
 
 def _finite(name: str, written: object) -> float:
     value = _number(name, written)
     if not math.isfinite(value):
-        raise ValueError(f"{name} is no finite number: {written!r}"[:200])
+        raise ValueError(f"{name} is no finite number: {written!r}")
     return value
 
 
