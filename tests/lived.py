@@ -9,8 +9,10 @@ import subprocess
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
+from scaler.config.trigger import parse_trigger
 from scaler.model import Decision, Observation, PoolPolicy
 from scaler.policy.decide import advance
 from scaler.policy.history import History
@@ -96,6 +98,13 @@ def live(
         workload = WorkloadScrape(fleet.now, fleet.status())
         workload_scrapes.append(workload)
     return Lived(observations, decisions, scrapes, workload_scrapes)
+
+
+@cache
+def rush_and_ebb() -> tuple[PoolPolicy, Lived]:
+    """A pool of two replicas for 75 min: calm, a rush that needs five times as many, and less than before."""
+    policy = parse_trigger("serving", "vllm", METADATA, tick_s=TICK_S).policy
+    return policy, live(policy, [(900, 1.0), (900, 4.0), (2700, 0.5)], replicas=2, seed=1)
 
 
 def _arrivals(phases: Sequence[tuple[float, float]], seed: int) -> Iterator[Request]:
