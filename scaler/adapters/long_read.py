@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from typing import Final, Protocol
 
 from scaler.adapters.reader import Past
@@ -34,7 +34,7 @@ async def read_ticks(
     *,
     pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
     monotonic: Callable[[], float] = time.monotonic,
-) -> AsyncIterator[tuple[float, Mapping[PoolKey, Observation]]]:
+) -> AsyncGenerator[tuple[float, Mapping[PoolKey, Observation]], None]:
     """Observe pools at past ticks; no more than one part of them is in memory.
 
     Args:
