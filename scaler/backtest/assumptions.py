@@ -54,8 +54,8 @@ def assumptions(backtest: Backtest, measured_s: Sequence[float] = ()) -> tuple[s
     if measured_s:
         count, least, most = len(measured_s), format_duration(min(measured_s)), format_duration(max(measured_s))
         source = f"the median of {count} starts in the history, of {least} to {most}"
-        if count == 1:
-            source = "from the one start in the history"
+        if least == most:
+            source = "the only start in the history" if count == 1 else f"as all {count} starts in the history"
     return (
         *COUNTERFACTUAL,
         f"A replica has {slots} slots, under whatever policy.",

@@ -84,19 +84,27 @@ class _Times:
         self._since = since
         self._tick_s = tick_s
 
-    def of(self, track: Track) -> list[float]:
-        """Return when each span of a track begins, in days since 1970 as matplotlib's axes of dates have it."""
-        span_s = track.ticks_per_span * self._tick_s
-        return [(self._since + number * span_s) / _DAY_S for number in range(len(track.lows))]
-
     def line(self, axes: "Axes", track: Track, label: str, colour: str, *, factor: float = 1.0) -> None:
         """Draw a track: a line where a span has one value, and else all between its lowest and highest."""
-        lows, highs = ([value * factor for value in values] for values in (track.lows, track.highs))
-        axes.fill_between(self.of(track), lows, highs, step="post", color=colour, alpha=0.35, linewidth=0)
-        axes.step(self.of(track), highs, where="post", color=colour, linewidth=1.2, label=label)
+        at, lows, highs = self._steps(track, track)
+        lows, highs = ([value * factor for value in values] for values in (lows, highs))
+        if track.ticks_per_span > 1:
+            axes.fill_between(at, lows, highs, step="post", color=colour, alpha=0.35, linewidth=0)
+        axes.step(at, highs, where="post", color=colour, linewidth=1.2, label=label)
 
     def band(self, axes: "Axes", lower: Track, upper: Track, label: str) -> None:
         """Fill what lies between two tracks."""
-        axes.fill_between(
-            self.of(lower), lower.lows, upper.highs, step="post", color=_NEEDS, alpha=0.2, linewidth=0, label=label
-        )
+        at, lows, highs = self._steps(lower, upper)
+        axes.fill_between(at, lows, highs, step="post", color=_NEEDS, alpha=0.2, linewidth=0, label=label)
+
+    def _steps(self, lower: Track, upper: Track) -> tuple[list[float], list[float], list[float]]:
+        """Return where something changes, and the values from there on; a page of all spans would be megabytes.
+
+        Times are in days since 1970, as matplotlib's axes of dates have them.
+        """
+        span_s = lower.ticks_per_span * self._tick_s
+        pairs = list(zip(lower.lows, upper.highs, strict=True))
+        last = len(pairs) - 1
+        shown = [n for n in range(len(pairs)) if n in (0, last) or str(pairs[n]) != str(pairs[n - 1])]
+        times = [(self._since + number * span_s) / _DAY_S for number in shown]
+        return times, [pairs[number][0] for number in shown], [pairs[number][1] for number in shown]
