@@ -1,0 +1,122 @@
+"""What the laws are measured against: a count that never changes, and one that knows what will come."""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import Final
+
+from scaler.sim.engine import EngineSpec
+from scaler.sim.hpa import HpaSpec
+from scaler.sim.law import Answer, Seen
+from scaler.sim.request import Request
+
+_TICK_S: Final = 15.0
+# No engine admits requests into all of its cache, and none prefills without a pause.
+_USABLE_SHARE: Final = 0.9
+# The work of a prefill may be spread over so long and still be in time.
+_PREFILL_SPREAD_S: Final = 5
+
+
+class Fixed:
+    """A count that a person chose; nothing is read.
+
+    Args:
+        replicas: The count.
+    """
+
+    tick_s: float | None = _TICK_S
+    hpa: HpaSpec | None = None
+
+    def __init__(self, replicas: int) -> None:
+        self._replicas = replicas
+
+    def answer(self, seen: Seen) -> Answer:  # noqa: ARG002 - a law's signature; this one looks at nothing
+        """Say the count."""
+        return (float(self._replicas),)
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """What the traffic needs in each second from 0 on, in replicas and fractions of them."""
+
+    replicas: Sequence[float]
+
+    def highest(self, since: float, until: float) -> float:
+        """Return the greatest need within a span; 0 after the traffic's end."""
+        first = min(len(self.replicas), max(0, math.floor(since)))
+        return max(self.replicas[first : max(first, math.ceil(until)) + 1], default=0.0)
+
+    @property
+    def mean(self) -> float:
+        """The mean need over the whole traffic."""
+        return sum(self.replicas) / len(self.replicas) if self.replicas else 0.0
+
+    @property
+    def peak(self) -> float:
+        """The greatest need."""
+        return max(self.replicas, default=0.0)
+
+
+def demand(requests: Iterable[Request], engine: EngineSpec, duration_s: float) -> Demand:
+    """Return the need if each request began when it came, at the pace of a full batch.
+
+    A replica is needed for each ``slots`` requests at work, for each full cache of their tokens, and for each second of
+    prefill in a second: whichever is the most. Worked: 8 requests at a time that last 10 s each on 4 slots need 2.
+
+    Args:
+        requests: The traffic.
+        engine: What one replica can do.
+        duration_s: The traffic's length, seconds.
+    """
+    seconds = math.ceil(duration_s) + 1
+    at_work, tokens, prefill_s = ([0.0] * (seconds + 1) for _ in range(3))
+    token_s = engine.step_s + engine.step_per_sequence_s * engine.slots
+    for request in requests:
+        took_s = request.prompt_tokens / engine.prefill_tokens_per_s
+        lasts_s = took_s + request.output_tokens * token_s
+        first = min(seconds, int(request.arrived_at))
+        last = min(seconds, int(request.arrived_at + lasts_s) + 1)
+        # Of a request that ends within the second in which it came, only the part counts that it is there.
+        share = min(1.0, lasts_s)
+        held = share * (request.prompt_tokens + request.output_tokens / 2)
+        for series, amount in ((at_work, share), (tokens, held)):
+            series[first] += amount
+            series[last] -= amount
+        for second in range(first, min(seconds, first + _PREFILL_SPREAD_S)):
+            prefill_s[second] += took_s / _PREFILL_SPREAD_S
+    usable = engine.kv_capacity_tokens * _USABLE_SHARE
+    return Demand(
+        [
+            max(busy / engine.slots, held / usable, spent / _USABLE_SHARE)
+            for busy, held, spent in zip(accumulate(at_work), accumulate(tokens), prefill_s, strict=True)
+        ][:seconds]
+    )
+
+
+class Oracle:
+    """A law that knows every request in advance and has the same cold start: the bound for all that cannot know.
+
+    A replica is there when it is needed, since it was asked for a cold start before, and it goes when it is not needed
+    again within a cold start, since another could not come sooner.
+
+    Args:
+        demand: What the traffic will need.
+        cold_start_s: The longest that a replica takes to serve.
+        min_replicas: Fewest replicas.
+        max_replicas: Most replicas.
+    """
+
+    tick_s: float | None = _TICK_S
+    hpa: HpaSpec | None = None
+
+    def __init__(self, demand: Demand, cold_start_s: float, *, min_replicas: int, max_replicas: int) -> None:
+        self._demand = demand
+        self._ahead_s = cold_start_s + _TICK_S
+        self._bounds = (min_replicas, max_replicas)
+
+    def answer(self, seen: Seen) -> Answer:
+        """Look as far ahead as a replica takes to come."""
+        least, most = self._bounds
+        wanted = math.ceil(self._demand.highest(seen.at, seen.at + self._ahead_s))
+        return (float(min(max(wanted, least), most)),)
