@@ -8,10 +8,10 @@ import enum
 import math
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Final, Protocol
+from typing import Final
 
 from scaler.model import Decision, PoolPolicy
 from scaler.sim.fleet import Fleet, FleetSpec
@@ -19,8 +19,8 @@ from scaler.sim.hpa import HpaController, HpaSpec
 from scaler.sim.law import MEMORY_S, NO_ANSWER, Answer, Law, Seen
 from scaler.sim.live import LiveLaw
 from scaler.sim.observe import FleetScrape, WorkloadScrape, scrape
-from scaler.sim.request import Outcome, Request
-from scaler.sim.workload import LoadProfile, TokenLengths, poisson_arrivals
+from scaler.sim.request import Outcome, Request, Slo
+from scaler.sim.workload import Load
 
 # After its end the traffic's last requests are let run out, for at most so long.
 _RUN_OUT_S: Final = 7200.0
@@ -70,49 +70,13 @@ class Setup:
     timing: Timing = Timing()
 
 
-class Source(Protocol):
-    """Where requests come from."""
-
-    @property
-    def duration_s(self) -> float:
-        """How long requests keep coming, in seconds."""
-
-    def rate_at(self, at: float) -> float:
-        """Return the offered load at a moment, in requests per second."""
-
-    def requests(self, seed: int) -> Iterable[Request]:
-        """Return the requests in the order of their arrival; the same seed gives the same ones."""
-
-
-@dataclass(frozen=True, slots=True)
-class Traffic:
-    """What arrives: the rate over time, and the lengths of prompts and answers."""
-
-    profile: LoadProfile
-    prompt: TokenLengths
-    output: TokenLengths
-
-    @property
-    def duration_s(self) -> float:
-        """How long requests keep coming, in seconds."""
-        return self.profile.duration_s
-
-    def rate_at(self, at: float) -> float:
-        """Return the offered load at a moment, in requests per second."""
-        return self.profile.rate_at(at)
-
-    def requests(self, seed: int) -> Iterable[Request]:
-        """Return arrivals that are independent of each other."""
-        return poisson_arrivals(self.profile, prompt=self.prompt, output=self.output, seed=seed)
-
-
 @dataclass(frozen=True, slots=True)
 class Moment:
     """The truth about the fleet at one moment, and what the law said last of what could be seen."""
 
     at: float
     rate: float
-    """Offered load, requests/s."""
+    """Requests that have come since the moment before, per second."""
     running: int
     waiting: int
     """Requests in queues, the router's included."""
@@ -162,7 +126,15 @@ class Run:
 
     def attainment(self, ttft_objective_s: float) -> float:
         """Return the share of all requests that had their first token within the objective; 1 when there were none."""
-        met = sum(outcome.ttft_s is not None and outcome.ttft_s <= ttft_objective_s for outcome in self.outcomes)
+        return self._share(
+            sum(outcome.ttft_s is not None and outcome.ttft_s <= ttft_objective_s for outcome in self.outcomes)
+        )
+
+    def joint_attainment(self, slo: Slo) -> float:
+        """Return the share of all requests that were served within every objective; 1 when there were none."""
+        return self._share(sum(outcome.meets(slo) for outcome in self.outcomes))
+
+    def _share(self, met: int) -> float:
         everybody = len(self.outcomes) + self.unserved
         return met / everybody if everybody else 1.0
 
@@ -183,7 +155,7 @@ class _Step(enum.IntEnum):
     SYNC = 5
 
 
-def run(setup: Setup, traffic: Traffic, *, replicas: int, seed: int) -> Run:
+def run(setup: Setup, traffic: Load, *, replicas: int, seed: int) -> Run:
     """Let the service's law scale a pool from time 0 until the traffic's end.
 
     Args:
@@ -196,20 +168,20 @@ def run(setup: Setup, traffic: Traffic, *, replicas: int, seed: int) -> Run:
     return play(law, setup.fleet, traffic, timing=setup.timing, replicas=replicas, seed=seed)
 
 
-def play(law: Law, fleet: FleetSpec, source: Source, *, timing: Timing, replicas: int, seed: int) -> Run:
+def play(law: Law, fleet: FleetSpec, load: Load, *, timing: Timing, replicas: int, seed: int) -> Run:
     """Let a law scale a fleet from time 0 until the traffic's end.
 
     Args:
         law: The law, which has not been used before.
         fleet: What it scales.
-        source: The traffic.
+        load: The traffic.
         timing: When each part of the loop looks.
         replicas: Replicas that serve at the start.
         seed: The same seed gives the same run; the requests depend on nothing else, so laws can be compared on them.
     """
-    loop = _Loop(law, fleet, source, timing, replicas, seed)
+    loop = _Loop(law, fleet, load, timing, replicas, seed)
     outcomes: list[Outcome] = []
-    end = source.duration_s
+    end = load.duration_s
     for at, step in sorted(_steps(law, timing, end)):
         outcomes += loop.fleet.advance(at)
         loop.do(step)
@@ -246,7 +218,7 @@ class _Loop:
 
     law: Law
     spec: FleetSpec
-    source: Source
+    load: Load
     timing: Timing
     replicas: int
     seed: int
@@ -260,6 +232,8 @@ class _Loop:
     """What KEDA got last."""
     arrivals: list[float] = field(default_factory=list)
     """When the requests came that the fleet has looked at so far."""
+    recorded: int = 0
+    """Requests that had come at the last record."""
     moments: list[Moment] = field(default_factory=list)
     changes: list[Change] = field(default_factory=list)
 
@@ -287,7 +261,7 @@ class _Loop:
 
     def _requests(self) -> Iterator[Request]:
         """Yield the traffic, and note when each request came: the router counts them."""
-        for request in self.source.requests(self.seed):
+        for request in self.load.open(self.seed).arrivals:
             self.arrivals.append(request.arrived_at)
             yield request
 
@@ -302,10 +276,11 @@ class _Loop:
 
     def _record(self) -> None:
         fleet, status = self.fleet, self.fleet.status()
+        arrived = bisect_right(self.arrivals, fleet.now)
         self.moments.append(
             Moment(
                 at=fleet.now,
-                rate=self.source.rate_at(fleet.now),
+                rate=(arrived - self.recorded) / self.timing.record.interval_s,
                 running=fleet.running,
                 waiting=fleet.waiting,
                 requested=status.spec_replicas,
@@ -314,6 +289,7 @@ class _Loop:
                 decision=self.law.decision if isinstance(self.law, LiveLaw) else None,
             )
         )
+        self.recorded = arrived
 
     def _sync(self) -> None:
         status = self.fleet.status()
