@@ -3,11 +3,11 @@
 import random
 from dataclasses import replace
 
-from scaler.sim.closed_loop import Grid, Run, Setup, Timing, Traffic, run
+from scaler.sim.closed_loop import Grid, Run, Setup, Timing, run
 from scaler.sim.engine import EngineSpec
 from scaler.sim.fleet import FleetSpec
 from scaler.sim.hpa import Behavior, HpaSpec, ScalingRules
-from scaler.sim.workload import LoadPhase, LoadProfile, TokenLengths
+from scaler.sim.workload import LoadPhase, LoadProfile, TokenLengths, Traffic
 from tests.builders import KV_CACHE, SATURATION, TTFT, policy
 
 SLOTS = 16

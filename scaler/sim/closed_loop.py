@@ -18,8 +18,8 @@ from scaler.policy.history import History
 from scaler.sim.fleet import Fleet, FleetSpec
 from scaler.sim.hpa import HpaController, HpaSpec, answered_value
 from scaler.sim.observe import FleetScrape, WorkloadScrape, observe, scrape
-from scaler.sim.request import Outcome
-from scaler.sim.workload import LoadProfile, TokenLengths, poisson_arrivals
+from scaler.sim.request import Outcome, Slo
+from scaler.sim.workload import Load
 
 # After its end the traffic's last requests are let run out, for at most so long.
 _RUN_OUT_S: Final = 7200.0
@@ -68,21 +68,12 @@ class Setup:
 
 
 @dataclass(frozen=True, slots=True)
-class Traffic:
-    """What arrives: the rate over time, and the lengths of prompts and answers."""
-
-    profile: LoadProfile
-    prompt: TokenLengths
-    output: TokenLengths
-
-
-@dataclass(frozen=True, slots=True)
 class Moment:
     """One tick: the truth about the fleet, and what was decided of what could be seen."""
 
     at: float
     rate: float
-    """Offered load, requests/s."""
+    """Requests that arrived since the tick before, per second."""
     running: int
     waiting: int
     """Requests in queues, the router's included."""
@@ -130,7 +121,15 @@ class Run:
 
     def attainment(self, ttft_objective_s: float) -> float:
         """Return the share of all requests that had their first token within the objective; 1 when there were none."""
-        met = sum(outcome.ttft_s is not None and outcome.ttft_s <= ttft_objective_s for outcome in self.outcomes)
+        return self._share(
+            sum(outcome.ttft_s is not None and outcome.ttft_s <= ttft_objective_s for outcome in self.outcomes)
+        )
+
+    def joint_attainment(self, slo: Slo) -> float:
+        """Return the share of all requests that were served within every objective; 1 when there were none."""
+        return self._share(sum(outcome.meets(slo) for outcome in self.outcomes))
+
+    def _share(self, met: int) -> float:
         everybody = len(self.outcomes) + self.unserved
         return met / everybody if everybody else 1.0
 
@@ -150,7 +149,7 @@ class _Step(enum.IntEnum):
     SYNC = 4
 
 
-def run(setup: Setup, traffic: Traffic, *, replicas: int, seed: int) -> Run:
+def run(setup: Setup, traffic: Load, *, replicas: int, seed: int) -> Run:
     """Run the loop from time 0 until the traffic's end.
 
     Args:
@@ -161,7 +160,7 @@ def run(setup: Setup, traffic: Traffic, *, replicas: int, seed: int) -> Run:
     """
     loop = _Loop(setup, traffic, replicas, seed)
     outcomes: list[Outcome] = []
-    end = traffic.profile.duration_s
+    end = traffic.duration_s
     for at, step in sorted(_steps(setup, end)):
         outcomes += loop.fleet.advance(at)
         loop.do(step)
@@ -197,7 +196,7 @@ class _Loop:
     """The parts of the loop, and what each of them remembers."""
 
     setup: Setup
-    traffic: Traffic
+    traffic: Load
     replicas: int
     seed: int
     fleet: Fleet = field(init=False)
@@ -209,13 +208,20 @@ class _Loop:
     """What the service answers."""
     polled: float | None = None
     """What KEDA got last."""
+    arrived: int = 0
+    """Requests that had arrived at the last tick."""
     moments: list[Moment] = field(default_factory=list)
     changes: list[Change] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        traffic = self.traffic
-        arrivals = poisson_arrivals(traffic.profile, prompt=traffic.prompt, output=traffic.output, seed=self.seed)
-        self.fleet = Fleet(self.setup.fleet, replicas=self.replicas, arrivals=arrivals, seed=self.seed)
+        stream = self.traffic.open(self.seed)
+        self.fleet = Fleet(
+            self.setup.fleet,
+            replicas=self.replicas,
+            arrivals=stream.arrivals,
+            follow_up=stream.follow_up,
+            seed=self.seed,
+        )
         self.hpa = HpaController(self.setup.hpa)
 
     def do(self, step: _Step) -> None:
@@ -241,10 +247,11 @@ class _Loop:
         value = decision.reported_value
         self.published = None if value is None else answered_value(value, math.ceil(value))
         status = fleet.status()
+        arrived, self.arrived = fleet.arrived - self.arrived, fleet.arrived
         self.moments.append(
             Moment(
                 at=fleet.now,
-                rate=self.traffic.profile.rate_at(fleet.now),
+                rate=arrived / policy.tick_s,
                 running=fleet.running,
                 waiting=fleet.waiting,
                 requested=status.spec_replicas,
