@@ -6,7 +6,6 @@ different moments, so what each of them knows is some seconds old. The service's
 
 import enum
 import math
-from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -19,7 +18,7 @@ from scaler.sim.hpa import HpaController, HpaSpec
 from scaler.sim.law import MEMORY_S, NO_ANSWER, Answer, Law, Seen
 from scaler.sim.live import LiveLaw
 from scaler.sim.observe import FleetScrape, WorkloadScrape, scrape
-from scaler.sim.request import Outcome, Request, Slo
+from scaler.sim.request import Outcome, Slo
 from scaler.sim.workload import Load
 
 # After its end the traffic's last requests are let run out, for at most so long.
@@ -230,22 +229,27 @@ class _Loop:
     """What the law answers."""
     polled: Answer = NO_ANSWER
     """What KEDA got last."""
-    arrivals: list[float] = field(default_factory=list)
-    """When the requests came that the fleet has looked at so far."""
     recorded: int = 0
     """Requests that had come at the last record."""
     moments: list[Moment] = field(default_factory=list)
     changes: list[Change] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.fleet = Fleet(self.spec, replicas=self.replicas, arrivals=self._requests(), seed=self.seed)
+        stream = self.load.open(self.seed)
+        self.fleet = Fleet(
+            self.spec,
+            replicas=self.replicas,
+            arrivals=stream.arrivals,
+            follow_up=stream.follow_up,
+            seed=self.seed,
+        )
         self.hpa = None if self.law.hpa is None else HpaController(self.law.hpa)
 
     def do(self, step: _Step) -> None:
         """Let one thing happen now."""
         match step:
             case _Step.SCRAPE:
-                self.scrapes.append(self._scrape())
+                self.scrapes.append(scrape(self.fleet))
                 while self.scrapes[0].at <= self.fleet.now - MEMORY_S:
                     self.scrapes.popleft()
             case _Step.SCRAPE_WORKLOAD:
@@ -259,28 +263,18 @@ class _Loop:
             case _Step.SYNC:
                 self._sync()
 
-    def _requests(self) -> Iterator[Request]:
-        """Yield the traffic, and note when each request came: the router counts them."""
-        for request in self.load.open(self.seed).arrivals:
-            self.arrivals.append(request.arrived_at)
-            yield request
-
-    def _scrape(self) -> FleetScrape:
-        return scrape(self.fleet, arrived=bisect_right(self.arrivals, self.fleet.now))
-
     def _tick(self) -> None:
-        seen = Seen(self.fleet.now, self._scrape(), self.scrapes, self.workload, self.fleet.status())
+        seen = Seen(self.fleet.now, scrape(self.fleet), self.scrapes, self.workload, self.fleet.status())
         self.published = self.law.answer(seen)
         if self.hpa is None and self.published[0] is not None:
             self._scale(math.ceil(self.published[0]))
 
     def _record(self) -> None:
         fleet, status = self.fleet, self.fleet.status()
-        arrived = bisect_right(self.arrivals, fleet.now)
         self.moments.append(
             Moment(
                 at=fleet.now,
-                rate=(arrived - self.recorded) / self.timing.record.interval_s,
+                rate=(fleet.arrived - self.recorded) / self.timing.record.interval_s,
                 running=fleet.running,
                 waiting=fleet.waiting,
                 requested=status.spec_replicas,
@@ -289,7 +283,7 @@ class _Loop:
                 decision=self.law.decision if isinstance(self.law, LiveLaw) else None,
             )
         )
-        self.recorded = arrived
+        self.recorded = fleet.arrived
 
     def _sync(self) -> None:
         status = self.fleet.status()

@@ -80,13 +80,8 @@ _Series: TypeAlias = list[tuple[float, ReplicaScrape]]
 """One replica's scrapes in the rate window, the oldest first."""
 
 
-def scrape(fleet: Fleet, *, arrived: int = 0) -> FleetScrape:
-    """Scrape every replica now; one that drains still answers, one that starts does not.
-
-    Args:
-        fleet: The fleet.
-        arrived: What the router has counted.
-    """
+def scrape(fleet: Fleet) -> FleetScrape:
+    """Scrape the router and every replica now; one that drains still answers, one that starts does not."""
     found = {}
     for replica in fleet.replicas:
         if replica.phase(fleet.now) is not Phase.STARTING:
@@ -102,7 +97,7 @@ def scrape(fleet: Fleet, *, arrived: int = 0) -> FleetScrape:
                 ended=engine.stats.queue_time.count,
             )
     in_engines = sum(replica.engine.waiting for replica in fleet.replicas)
-    return FleetScrape(fleet.now, found, arrived=arrived, unrouted=fleet.waiting - in_engines)
+    return FleetScrape(fleet.now, found, arrived=fleet.arrived, unrouted=fleet.waiting - in_engines)
 
 
 def observe(
