@@ -317,14 +317,15 @@ class Fleet:
 
     def _create(self, ready_at: float | None = None) -> None:
         """Make a pod; it starts when it finds a node, or is ready at a given time."""
+        has_node = self.spec.nodes is None or sum(each.scheduled for each in self._replicas) < self.spec.nodes
+        if ready_at is None and has_node:
+            ready_at = self.now + self._start_s()
         name = f"{self.spec.deployment}-{self._template_hash}-{self._name(_POD_SUFFIX_LENGTH)}"
         engine = Engine(self.spec.engine, name=name, started_at=self.now)
         replica = Replica(name, created_at=self.now, ready_at=math.inf, engine=engine)
         self._replicas.append(replica)
         if ready_at is not None:
             self._schedule(replica, ready_at)
-        elif self.spec.nodes is None or sum(each.scheduled for each in self._replicas) < self.spec.nodes:
-            self._schedule(replica, self.now + self._start_s())
 
     def _schedule(self, replica: Replica, ready_at: float) -> None:
         """Give a pod a node."""

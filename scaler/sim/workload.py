@@ -121,13 +121,20 @@ def poisson_arrivals(
         seed: The same seed gives the same traffic.
     """
     source = random.Random(seed)
-    at, peak = 0.0, profile.peak_rate
+    at, peak, begin = 0.0, profile.peak_rate, 0.0
+    phases = iter(profile.phases)
+    phase = next(phases)
     while peak > 0:
         at += source.expovariate(peak)
-        if at >= profile.duration_s:
-            return
+        while at >= begin + phase.duration_s:
+            begin += phase.duration_s
+            following = next(phases, None)
+            if following is None:
+                return
+            phase = following
+        rate = phase.start_rate + (phase.end_rate - phase.start_rate) * (at - begin) / phase.duration_s
         # Thinning: draw at the highest rate, and keep each arrival with the share that the rate has of it now.
-        if source.random() * peak < profile.rate_at(at):
+        if source.random() * peak < rate:
             yield Request(at, prompt_tokens=prompt.draw(source), output_tokens=output.draw(source))
 
 
