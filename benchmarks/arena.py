@@ -28,7 +28,7 @@ from benchmarks.arena_results import Result, Results, code_fingerprint, points
 from scaler.config.trigger import parse_trigger
 from scaler.model import PoolPolicy
 from scaler.sim.arena import OURS, Workload, compete, contestants
-from scaler.sim.arena_workloads import synthetic
+from scaler.sim.arena_workloads import recorded, synthetic
 from scaler.sim.scoring import score
 
 ROOT: Final = Path(__file__).parents[1]
@@ -67,7 +67,8 @@ LAWS: Final = contestants(policy_of)
 @cache
 def catalogue(*, quick: bool, traces: Path) -> Mapping[str, Workload]:
     """Return the workloads that can be had, by name."""
-    return {workload.name: workload for workload in synthetic(quick=quick)}
+    known = (*synthetic(quick=quick), *recorded(traces, quick=quick).workloads)
+    return {workload.name: workload for workload in known}
 
 
 def main() -> int:
@@ -75,7 +76,7 @@ def main() -> int:
     options = _options()
     console = Console(soft_wrap=True)
     workloads = catalogue(quick=options.quick, traces=options.traces)
-    left_out: list[str] = []
+    left_out = recorded(options.traces, quick=options.quick).left_out
     unknown = [*_unknown(options.workload, workloads), *_unknown(options.law, LAWS)]
     if unknown:
         console.print(f"unknown: {', '.join(unknown)}. Workloads: {', '.join(workloads)}. Laws: {', '.join(LAWS)}.")

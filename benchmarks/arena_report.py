@@ -93,14 +93,14 @@ def verdicts(results: Sequence[Result]) -> list[Verdict]:
 
 def summary(found: Mapping[str, Sequence[Standing]]) -> list[tuple[str, ...]]:
     """Return one row a workload: ours, the cheapest rival that attains as much, and the oracle."""
-    rows = []
+    lines: list[tuple[str, ...]] = []
     for workload, each in found.items():
         ours, oracle = _ours(each), next((one for one in each if one.law == ORACLE), None)
         if ours is None:
             continue
         equal = [one for one in _rivals(each) if one.attainment >= ours.attainment]
         rival = min(equal, key=lambda one: one.replica_hours, default=None)
-        rows.append(
+        lines.append(
             (
                 workload,
                 f"{100 * ours.attainment:.1f} %",
@@ -112,7 +112,7 @@ def summary(found: Mapping[str, Sequence[Standing]]) -> list[tuple[str, ...]]:
                 ", ".join(one.law for one in better_rivals(each)) or "none",
             )
         )
-    return rows
+    return lines
 
 
 def rows(found: Sequence[Standing]) -> list[tuple[str, ...]]:

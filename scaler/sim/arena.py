@@ -5,6 +5,7 @@ made: laws remember, so each run has a new one. What a law is told is what a per
 bounds, the objective, and the requests per second that a load test of one replica shows.
 """
 
+import itertools
 import math
 import random
 from collections.abc import Callable, Mapping
@@ -20,7 +21,7 @@ from scaler.sim.law import Law
 from scaler.sim.live import LiveLaw
 from scaler.sim.request import Slo
 from scaler.sim.rivals.aibrix import AibrixApa
-from scaler.sim.rivals.bounds import Demand, Fixed, Oracle, demand
+from scaler.sim.rivals.bounds import Demand, Fixed, Oracle, capacity_per_s, demand
 from scaler.sim.rivals.hpa_metrics import GpuUtilisation, InFlight, KedaWaiting
 from scaler.sim.rivals.kaito import Kaito
 from scaler.sim.rivals.knative import KnativeKpa
@@ -37,6 +38,8 @@ BOUNDS: Final = frozenset({ORACLE, FIXED})
 MIN_REPLICAS: Final = 1
 _START_SHARE: Final = 0.8
 _START_S: Final = 300.0
+_LOAD_TEST: Final = 500
+"""Requests of a load test."""
 
 
 @dataclass(frozen=True)
@@ -47,13 +50,19 @@ class Workload:
     load: Load
     fleet: FleetSpec
     slo: Slo
-    slots: int
-    """What a person tells the laws of a replica: the requests that it carries at once."""
-    capacity_per_s: float
-    """Requests per second of one replica in a load test, with the lengths that the workload begins with."""
     step_at_s: float | None = None
     """When the load jumps up, if it does."""
     is_constant: bool = False
+
+    @property
+    def slots(self) -> int:
+        """What a person tells the laws of a replica: the requests that it carries at once."""
+        return self.fleet.engine.slots
+
+    @cached_property
+    def capacity_per_s(self) -> float:
+        """Requests per second of one replica in a load test with the first requests of the workload."""
+        return capacity_per_s(itertools.islice(self.load.open(seed=0).arrivals, _LOAD_TEST), self.fleet.engine)
 
     def needs(self, seed: int) -> Demand:
         """Return what the traffic of a seed will need."""

@@ -4,13 +4,17 @@ The synthetic ones have a load in replicas' worth: 1 fills the slots of one repl
 so that an hour is a few thousand of them and a queue of some requests is long enough to matter.
 """
 
-from typing import Final
+from dataclasses import replace
+from pathlib import Path
+from typing import Final, NamedTuple
 
 from scaler.sim.arena import Workload
 from scaler.sim.engine import EngineSpec
 from scaler.sim.fleet import FleetSpec
 from scaler.sim.request import Slo
+from scaler.sim.traces import Trace
 from scaler.sim.workload import InSequence, LoadProfile, TokenLengths, Traffic, diurnal, flash_crowd, ramp, steps
+from scaler.sim.workloads import WorkloadError, workload
 
 SLOTS: Final = 16
 ENGINE: Final = EngineSpec(
@@ -31,6 +35,23 @@ SLO: Final = Slo(ttft_s=2.5, tpot_s=0.15, e2e_s=240.0)
 REPLICA_RATE: Final = 1 / ((ENGINE.step_s / SLOTS + ENGINE.step_per_sequence_s) * ANSWER.mean + PROMPT.mean / 4000.0)
 """Requests per second that fill the slots of one replica, prefills included."""
 
+CHAT_ENGINE: Final = EngineSpec(
+    slots=32, kv_capacity_tokens=60_000, step_s=0.02, step_per_sequence_s=0.0006, prefill_tokens_per_s=12_000.0
+)
+"""A step of a full batch takes 39 ms, an answer of Azure's conversations 8 s; its cache is two thirds full then."""
+LONG_ENGINE: Final = EngineSpec(
+    slots=32, kv_capacity_tokens=300_000, step_s=0.02, step_per_sequence_s=0.0006, prefill_tokens_per_s=12_000.0
+)
+"""Holds Mooncake's longest prompts, and is full of them before its slots are in use."""
+LONG_SLO: Final = Slo(ttft_s=30.0, tpot_s=0.2, e2e_s=240.0)
+"""Mooncake's own objective for the first token, since its prompts take up to ten seconds."""
+CHAT_SLO: Final = Slo(ttft_s=2.5, tpot_s=0.1, e2e_s=120.0)
+_QUICK_TRACE_S: Final = 900.0
+_RECORDED: Final = {
+    "azure-conversation-x3": (CHAT_ENGINE, CHAT_SLO),
+    "azure-code-x2": (CHAT_ENGINE, CHAT_SLO),
+    "mooncake-conversation": (LONG_ENGINE, LONG_SLO),
+}
 _CONSTANT: Final = (0.5, 2.0, 5.0, 10.0, 20.0)
 _QUICK_CONSTANT: Final = (0.5, 2.0, 5.0)
 
@@ -60,13 +81,38 @@ def synthetic(*, quick: bool) -> tuple[Workload, ...]:
                     Traffic(steps((2 * unit_s, _rate(4))), LONG_PROMPT, ANSWER),
                 )
             ),
-            _fleet(),
+            _fleet(ENGINE),
             SLO,
-            slots=SLOTS,
-            capacity_per_s=REPLICA_RATE,
             step_at_s=unit_s,
         ),
     )  # fmt: skip
+
+
+class Recorded(NamedTuple):
+    """Recorded workloads: those that there are, and why others are not."""
+
+    workloads: tuple[Workload, ...]
+    left_out: tuple[str, ...]
+
+
+def recorded(traces: Path, *, quick: bool) -> Recorded:
+    """Return the recorded workloads; the quick ones are their first quarter of an hour.
+
+    Args:
+        traces: The folder with the traces.
+        quick: Whether to shorten them.
+    """
+    found, left_out = [], []
+    for name, (engine, slo) in _RECORDED.items():
+        try:
+            load = workload(name, replica_rate=1.0, traces=traces)
+        except WorkloadError as error:
+            left_out.append(f"{name}: {error}")
+            continue
+        if quick and isinstance(load, Trace):
+            load = replace(load, stop_s=_QUICK_TRACE_S)
+        found.append(Workload(name, load, _fleet(engine), slo))
+    return Recorded(tuple(found), tuple(left_out))
 
 
 def _workload(
@@ -77,20 +123,12 @@ def _workload(
     step_at_s: float | None = None,
     is_constant: bool = False,
 ) -> Workload:
-    return Workload(
-        name,
-        Traffic(profile, PROMPT, ANSWER, variation),
-        _fleet(),
-        SLO,
-        slots=SLOTS,
-        capacity_per_s=REPLICA_RATE,
-        step_at_s=step_at_s,
-        is_constant=is_constant,
-    )
+    traffic = Traffic(profile, PROMPT, ANSWER, variation)
+    return Workload(name, traffic, _fleet(ENGINE), SLO, step_at_s=step_at_s, is_constant=is_constant)
 
 
-def _fleet() -> FleetSpec:
-    return FleetSpec("vllm", ENGINE, cold_start_s=COLD_START_S, cold_start_spread=SPREAD)
+def _fleet(engine: EngineSpec) -> FleetSpec:
+    return FleetSpec("vllm", engine, cold_start_s=COLD_START_S, cold_start_spread=SPREAD)
 
 
 def _rate(load: float) -> float:
