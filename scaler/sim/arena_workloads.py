@@ -52,7 +52,7 @@ _RECORDED: Final = {
     "azure-code-x2": (CHAT_ENGINE, CHAT_SLO),
     "mooncake-conversation": (LONG_ENGINE, LONG_SLO),
 }
-_CONSTANT: Final = (0.5, 2.0, 5.0, 10.0, 20.0)
+_CONSTANT: Final = (0.5, 2.0, 5.0, 10.0)
 _QUICK_CONSTANT: Final = (0.5, 2.0, 5.0)
 
 
