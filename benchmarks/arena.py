@@ -84,7 +84,7 @@ def main() -> int:
     jobs = [
         Job(workload, law, seed, options.quick, options.traces)
         for workload in options.workload or workloads
-        for law in options.law or LAWS
+        for law in ([OURS, *(law for law in options.law if law != OURS)] if options.law else LAWS)
         for seed in range(1, (options.seeds or (QUICK_SEEDS if options.quick else SEEDS)) + 1)
     ]
     results = Results(options.results, code_fingerprint(ROOT))
@@ -99,8 +99,6 @@ def main() -> int:
         path.write_text(text, encoding="utf-8")
     console.print(texts[options.results / "arena.md"], markup=False, highlight=False)
     console.print(f"Written: {', '.join(str(path) for path in texts)}")
-    for name in left_out:
-        console.print(f"left out: {name}")
     if any(not verdict.holds for verdict in verdicts(done)):
         return 1
     return LEFT_OUT if left_out else 0
@@ -111,7 +109,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="shorter workloads, fewer seeds")
     parser.add_argument("--seeds", type=int, help=f"runs of each law on each workload (default {SEEDS})")
     parser.add_argument("--workload", action="append", help="only this one; may be given again")
-    parser.add_argument("--law", action="append", help=f"only this one and {OURS}; may be given again")
+    parser.add_argument("--law", action="append", help=f"only this one beside {OURS}; may be given again")
     parser.add_argument("--traces", type=Path, default=ROOT / "traces", help="folder of the recorded traffic")
     parser.add_argument("--results", type=Path, default=ROOT / "arena-results", help="where runs are kept")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes")

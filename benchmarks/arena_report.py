@@ -82,12 +82,14 @@ def verdicts(results: Sequence[Result]) -> list[Verdict]:
         ours = _ours(each)
         if ours is None:
             continue
-        better = ", ".join(one.law for one in better_rivals(each))
+        better = better_rivals(each)
+        said = ", ".join(one.law for one in better) + (" does" if len(better) == 1 else " do")
         found.append(
-            Verdict(f"{workload}: no rival attains more for less" + (f", but {better}" * bool(better)), not better)
+            Verdict(f"{workload}: no rival attains more for less" + f", but {said}" * bool(better), not better)
         )
         if workload.startswith(_CONSTANT):
-            found.append(Verdict(f"{workload}: no reversals, but {ours.reversals}", ours.reversals == 0))
+            count = ours.reversals
+            found.append(Verdict(f"{workload}: no reversals" + f", but {count}" * bool(count), count == 0))
     return found
 
 

@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 from scaler.sim.arena import Workload
 from scaler.sim.engine import EngineSpec
 from scaler.sim.fleet import FleetSpec
+from scaler.sim.performance import preset, replica_rate
 from scaler.sim.request import Slo
 from scaler.sim.traces import Trace
 from scaler.sim.workload import InSequence, LoadProfile, TokenLengths, Traffic, diurnal, flash_crowd, ramp, steps
@@ -32,25 +33,18 @@ ANSWER: Final = TokenLengths(570, 0.3, 2000)
 LONG_PROMPT: Final = TokenLengths(1600, 0.3, 4000)
 SLO: Final = Slo(ttft_s=2.5, tpot_s=0.15, e2e_s=240.0)
 """TTFT is our default; a step of a full batch takes 0.1 s, and the longest answer 200 s."""
-REPLICA_RATE: Final = 1 / ((ENGINE.step_s / SLOTS + ENGINE.step_per_sequence_s) * ANSWER.mean + PROMPT.mean / 4000.0)
+REPLICA_RATE: Final = replica_rate(ENGINE, PROMPT, ANSWER)
 """Requests per second that fill the slots of one replica, prefills included."""
 
-CHAT_ENGINE: Final = EngineSpec(
-    slots=32, kv_capacity_tokens=60_000, step_s=0.02, step_per_sequence_s=0.0006, prefill_tokens_per_s=12_000.0
-)
-"""A step of a full batch takes 39 ms, an answer of Azure's conversations 8 s; its cache is two thirds full then."""
-LONG_ENGINE: Final = EngineSpec(
-    slots=32, kv_capacity_tokens=300_000, step_s=0.02, step_per_sequence_s=0.0006, prefill_tokens_per_s=12_000.0
-)
-"""Holds Mooncake's longest prompts, and is full of them before its slots are in use."""
+RECORDED_ENGINE: Final = preset("llama-2-70b-h100x4").engine
+CHAT_SLO: Final = Slo(ttft_s=2.5, tpot_s=0.2, e2e_s=120.0)
 LONG_SLO: Final = Slo(ttft_s=30.0, tpot_s=0.2, e2e_s=240.0)
-"""Mooncake's own objective for the first token, since its prompts take up to ten seconds."""
-CHAT_SLO: Final = Slo(ttft_s=2.5, tpot_s=0.1, e2e_s=120.0)
+"""Mooncake's own objective for the first token: its longest prompts take ten seconds on an idle replica."""
 _QUICK_TRACE_S: Final = 900.0
 _RECORDED: Final = {
-    "azure-conversation-x3": (CHAT_ENGINE, CHAT_SLO),
-    "azure-code-x2": (CHAT_ENGINE, CHAT_SLO),
-    "mooncake-conversation": (LONG_ENGINE, LONG_SLO),
+    "azure-conversation-x3": CHAT_SLO,
+    "azure-code-x2": CHAT_SLO,
+    "mooncake-conversation": LONG_SLO,
 }
 _CONSTANT: Final = (0.5, 2.0, 5.0, 10.0)
 _QUICK_CONSTANT: Final = (0.5, 2.0, 5.0)
@@ -103,7 +97,7 @@ def recorded(traces: Path, *, quick: bool) -> Recorded:
         quick: Whether to shorten them.
     """
     found, left_out = [], []
-    for name, (engine, slo) in _RECORDED.items():
+    for name, slo in _RECORDED.items():
         try:
             load = workload(name, replica_rate=1.0, traces=traces)
         except WorkloadError as error:
@@ -111,7 +105,7 @@ def recorded(traces: Path, *, quick: bool) -> Recorded:
             continue
         if quick and isinstance(load, Trace):
             load = replace(load, stop_s=_QUICK_TRACE_S)
-        found.append(Workload(name, load, _fleet(engine), slo))
+        found.append(Workload(name, load, _fleet(RECORDED_ENGINE), slo))
     return Recorded(tuple(found), tuple(left_out))
 
 

@@ -12,7 +12,7 @@ from scaler.sim.law import Answer, Seen
 from scaler.sim.request import Request
 
 _TICK_S: Final = 15.0
-# No engine admits requests into all of its cache, and none prefills without a pause.
+# No engine admits requests into all of its cache.
 _USABLE_SHARE: Final = 0.9
 # The work of a prefill may be spread over so long and still be in time.
 _PREFILL_SPREAD_S: Final = 5
@@ -61,8 +61,9 @@ class Demand:
 def demand(requests: Iterable[Request], engine: EngineSpec, duration_s: float) -> Demand:
     """Return the need if each request began when it came, at the pace of a full batch.
 
-    A replica is needed for each ``slots`` requests at work, for each full cache of their tokens, and for each second of
-    prefill in a second: whichever is the most. Worked: 8 requests at a time that last 10 s each on 4 slots need 2.
+    A replica is needed for each ``slots`` requests at work or for each full cache of their tokens, whichever is more,
+    and besides for each second of prefill in a second, since a prefill holds everybody up. Worked: 8 requests at a time
+    that last 10 s each on 4 slots need 2, and a little for their prompts.
 
     Args:
         requests: The traffic.
@@ -86,7 +87,7 @@ def demand(requests: Iterable[Request], engine: EngineSpec, duration_s: float) -
     usable = engine.kv_capacity_tokens * _USABLE_SHARE
     return Demand(
         [
-            max(busy / engine.slots, held / usable, spent / _USABLE_SHARE)
+            max(busy / engine.slots, held / usable) + spent
             for busy, held, spent in zip(accumulate(at_work), accumulate(tokens), prefill_s, strict=True)
         ][:seconds]
     )
@@ -95,7 +96,7 @@ def demand(requests: Iterable[Request], engine: EngineSpec, duration_s: float) -
 def capacity_per_s(requests: Iterable[Request], engine: EngineSpec) -> float:
     """Return how many of such requests one replica serves in a second, as a load test shows it.
 
-    Worked: requests that last 10 s each on 4 slots, and hold and prefill little: 0.4 per second.
+    Worked: requests that last 10 s each on 4 slots, 0.1 s of it prefill, and hold little: 1 / (2.5 + 0.1) = 0.38/s.
     """
     usable = engine.kv_capacity_tokens * _USABLE_SHARE
     count, busy, held, spent = 0, 0.0, 0.0, 0.0
@@ -104,15 +105,16 @@ def capacity_per_s(requests: Iterable[Request], engine: EngineSpec) -> float:
         count += 1
         busy += lasts_s / engine.slots
         held += lasts_s * _held_tokens(request) / usable
-        spent += took_s / _USABLE_SHARE
+        spent += took_s
     if not count:
         raise ValueError("a load test takes at least one request")
-    return count / max(busy, held, spent)
+    return count / (max(busy, held) + spent)
 
 
 def _times(request: Request, engine: EngineSpec) -> tuple[float, float]:
     """Return how long a request's prefill takes alone, and the whole of it in a full batch, in seconds."""
-    token_s = engine.step_s + engine.step_per_sequence_s * engine.slots
+    held = min(engine.kv_capacity_tokens, engine.slots * _held_tokens(request))
+    token_s = engine.step_s + engine.step_per_sequence_s * engine.slots + engine.step_per_kv_token_s * held
     took_s = request.prompt_tokens / engine.prefill_tokens_per_s
     return took_s, took_s + request.output_tokens * token_s
 
