@@ -6,7 +6,7 @@ BIN := .venv/bin
 UV := uv==0.13.8
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check run bench-pools bench-restart bench-steadiness proto lock clean tools
+.PHONY: help setup demo test check run bench-pools bench-restart bench-steadiness arena proto lock clean tools
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "make %-16s %s\n", $$1, $$2 }'
@@ -44,6 +44,10 @@ run: .venv/.ready ## Serve KEDA from this machine (RUN_ARGS='--prometheus-url ..
 bench-steadiness: .venv/.ready ## Run the law against steady loads and steps in a simulated cluster (BENCH_ARGS='--quick')
 	@$(BIN)/python -m benchmarks.steadiness $(BENCH_ARGS)
 
+arena: .venv/.ready ## Run our law and those of others on the same requests (ARENA_ARGS='--quick', '--help' for more)
+	@echo "Running the arena"
+	@$(BIN)/python -m benchmarks.arena $(ARENA_ARGS)
+
 proto: .venv/.ready ## Generate scaler/protos from protos/
 	@$(BIN)/python -m tools.proto
 	@echo "scaler/protos is up to date"
@@ -59,7 +63,7 @@ COMPILE = .tools/uv/bin/uv pip compile pyproject.toml --quiet --universal --pyth
 	--no-config --system-certs --custom-compile-command "make lock" $(LOCK_ARGS)
 
 clean: ## Remove everything that make has made
-	rm -rf .venv .tools build dist demo-output
+	rm -rf .venv .tools build dist demo-output arena-results
 	rm -rf .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 

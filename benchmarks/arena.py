@@ -23,7 +23,7 @@ from typing import Final
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from benchmarks.arena_report import html_page, markdown, verdicts
+from benchmarks.arena_report import html_page, markdown, verdicts, with_section
 from benchmarks.arena_results import Result, Results, code_fingerprint, points
 from scaler.config.trigger import parse_trigger
 from scaler.model import PoolPolicy
@@ -36,6 +36,7 @@ TICK_S: Final = 15.0
 SEEDS: Final = 3
 QUICK_SEEDS: Final = 2
 LEFT_OUT: Final = 3
+DOCS: Final = ROOT / "docs/benchmarks.md"
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +95,8 @@ def main() -> int:
         options.results / "arena.md": markdown(done, left_out),
         options.results / "arena.html": html_page(done, left_out),
     }
+    if options.docs:
+        texts[DOCS] = with_section(DOCS.read_text(encoding="utf-8"), done)
     for path, text in texts.items():
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
@@ -112,6 +115,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--law", action="append", help=f"only this one beside {OURS}; may be given again")
     parser.add_argument("--traces", type=Path, default=ROOT / "traces", help="folder of the recorded traffic")
     parser.add_argument("--results", type=Path, default=ROOT / "arena-results", help="where runs are kept")
+    parser.add_argument("--docs", action="store_true", help="write the tables into docs/benchmarks.md too")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes")
     return parser.parse_args()
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from statistics import mean
 from typing import TYPE_CHECKING, Final
 
 from benchmarks.arena_results import Point, Result
@@ -32,8 +33,17 @@ SUMMARY_COLUMNS: Final = (
     "oracle's hours",
     "attain more for less",
 )
+LAW_COLUMNS: Final = (
+    "law",
+    "mean in SLO",
+    "least in SLO",
+    "hours as a multiple of the oracle's",
+    "reversals an hour at constant load",
+    "on the front",
+)
+BEGIN: Final = "<!-- make arena ARENA_ARGS=--docs writes from here -->"
+END: Final = "<!-- to here -->"
 _CONSTANT: Final = "constant"
-_HOUR_S: Final = 3600.0
 _MINUTE_S: Final = 60.0
 _SHOWN_BESIDES_OURS: Final = 2
 
@@ -117,6 +127,34 @@ def summary(found: Mapping[str, Sequence[Standing]]) -> list[tuple[str, ...]]:
     return lines
 
 
+def by_law(found: Mapping[str, Sequence[Standing]]) -> list[tuple[str, ...]]:
+    """Return one row a law over all workloads."""
+    fronts = {
+        workload: {one.law for one in front(one for one in each if one.law not in BOUNDS)}
+        for workload, each in found.items()
+    }
+    lines: list[tuple[str, ...]] = []
+    for law in dict.fromkeys(one.law for each in found.values() for one in each):
+        mine = {workload: one for workload, each in found.items() for one in each if one.law == law}
+        oracles = {workload: one for workload, each in found.items() for one in each if one.law == ORACLE}
+        multiples = [
+            one.replica_hours / oracles[workload].replica_hours for workload, one in mine.items() if workload in oracles
+        ]
+        swings = [one.reversals for workload, one in mine.items() if workload.startswith(_CONSTANT)]
+        attained = [one.attainment for one in mine.values()]
+        lines.append(
+            (
+                law,
+                f"{100 * mean(attained):.1f} %",
+                f"{100 * min(attained):.1f} %",
+                f"{mean(multiples):.2f}" if multiples else "",
+                str(max(swings)) if swings else "",
+                "" if law in BOUNDS else f"{sum(law in fronts[workload] for workload in mine)} of {len(mine)}",
+            )
+        )
+    return lines
+
+
 def rows(found: Sequence[Standing]) -> list[tuple[str, ...]]:
     """Return one row a law; a star is on the front of those that no other law is better than."""
     oracle = next((one.replica_hours for one in found if one.law == ORACLE), None)
@@ -145,13 +183,28 @@ def markdown_table(headers: Sequence[str], lines: Iterable[Sequence[str]]) -> st
 def markdown(results: Sequence[Result], left_out: Sequence[str]) -> str:
     """Return everything as Markdown."""
     found = standings(results)
-    parts = ["# Arena", markdown_table(SUMMARY_COLUMNS, summary(found))]
+    parts = ["# Arena", markdown_table(SUMMARY_COLUMNS, summary(found)), markdown_table(LAW_COLUMNS, by_law(found))]
     for workload, each in found.items():
         parts += [f"## {workload}", markdown_table(COLUMNS, rows(each))]
     parts.append("## Verdicts\n\n" + "\n".join(_verdict_lines(results)))
     if left_out:
         parts.append("## Left out\n\n" + "\n".join(f"- {name}" for name in left_out))
     return "\n\n".join(parts) + "\n"
+
+
+def with_section(text: str, results: Sequence[Result]) -> str:
+    """Return a page with what is between ``BEGIN`` and ``END`` written anew.
+
+    Raises:
+        ValueError: The page does not have both marks, in this order and once each.
+    """
+    before, begin, rest = text.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not begin or not end or BEGIN in after or END in after:
+        raise ValueError(f"the page needs {BEGIN} and, after it, {END}, once each")
+    found = standings(results)
+    tables = (markdown_table(SUMMARY_COLUMNS, summary(found)), markdown_table(LAW_COLUMNS, by_law(found)))
+    return "".join((before, BEGIN, "\n\n", "\n\n".join(tables), "\n\n", END, after))
 
 
 def _verdict_lines(results: Sequence[Result]) -> list[str]:
@@ -161,7 +214,7 @@ def _verdict_lines(results: Sequence[Result]) -> list[str]:
 def html_page(results: Sequence[Result], left_out: Sequence[str]) -> str:
     """Return everything as one HTML page with plots."""
     found = standings(results)
-    sections = [("Summary", table(SUMMARY_COLUMNS, summary(found)))]
+    sections = [("Summary", table(SUMMARY_COLUMNS, summary(found)) + table(LAW_COLUMNS, by_law(found)))]
     for workload, each in found.items():
         runs = {one.law: one for one in results if one.workload == workload and one.seed == 1}
         content = table(COLUMNS, rows(each)) + _front_plot(each) + _timeline(runs, each)

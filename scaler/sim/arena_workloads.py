@@ -41,11 +41,12 @@ CHAT_SLO: Final = Slo(ttft_s=2.5, tpot_s=0.2, e2e_s=120.0)
 LONG_SLO: Final = Slo(ttft_s=30.0, tpot_s=0.2, e2e_s=240.0)
 """Mooncake's own objective for the first token: its longest prompts take ten seconds on an idle replica."""
 _QUICK_TRACE_S: Final = 900.0
-_RECORDED: Final = {
+RECORDED: Final = {
     "azure-conversation-x3": CHAT_SLO,
     "azure-code-x2": CHAT_SLO,
     "mooncake-conversation": LONG_SLO,
 }
+"""Recorded workloads by name, each with its objectives."""
 _CONSTANT: Final = (0.5, 2.0, 5.0, 10.0)
 _QUICK_CONSTANT: Final = (0.5, 2.0, 5.0)
 
@@ -97,7 +98,7 @@ def recorded(traces: Path, *, quick: bool) -> Recorded:
         quick: Whether to shorten them.
     """
     found, left_out = [], []
-    for name, slo in _RECORDED.items():
+    for name, slo in RECORDED.items():
         try:
             load = workload(name, replica_rate=1.0, traces=traces)
         except WorkloadError as error:

@@ -8,9 +8,20 @@ from pathlib import Path
 import pytest
 
 from benchmarks import arena, arena_results
-from benchmarks.arena_report import COLUMNS, SUMMARY_COLUMNS, html_page, markdown, verdicts
+from benchmarks.arena_report import (
+    BEGIN,
+    COLUMNS,
+    END,
+    LAW_COLUMNS,
+    SUMMARY_COLUMNS,
+    html_page,
+    markdown,
+    verdicts,
+    with_section,
+)
 from benchmarks.arena_results import Point, Result, Results
 from scaler.sim.arena import FIXED, ORACLE, OURS
+from scaler.sim.arena_workloads import RECORDED, synthetic
 from scaler.sim.scoring import Score
 
 
@@ -130,3 +141,32 @@ def test_an_unknown_name_is_answered_with_the_known_ones(
     monkeypatch.setattr("sys.argv", arguments(tmp_path, "--workload", "nix"))
     assert arena.main() == 2
     assert "unknown: nix. Workloads: constant 0.5," in capsys.readouterr().out
+
+
+def test_the_section_of_a_page_is_written_between_its_marks() -> None:
+    page = f"before\n{BEGIN}\nold\n{END}\nafter\n"
+    written = with_section(page, FAIR)
+    assert written.startswith(f"before\n{BEGIN}\n\n| workload |")
+    assert written.endswith(f"|\n\n{END}\nafter\n")
+    assert "old" not in written
+    assert with_section(written, FAIR) == written
+    assert "| knative-kpa | 95.0 % | 95.0 % | 1.40 | 0 | 0 of 1 |" in written
+    for broken in ("no marks", END + BEGIN, BEGIN + END + BEGIN):
+        with pytest.raises(ValueError, match="needs"):
+            with_section(broken, FAIR)
+
+
+def test_the_documented_tables_have_every_workload_and_every_law() -> None:
+    section = arena.DOCS.read_text(encoding="utf-8").partition(BEGIN)[2].partition(END)[0]
+    lines = [[cell.strip() for cell in line.strip("|").split("|")] for line in section.splitlines() if line]
+    laws_at = lines.index(list(LAW_COLUMNS))
+    assert lines[0] == list(SUMMARY_COLUMNS)
+    known = [*(workload.name for workload in synthetic(quick=False)), *RECORDED]
+    assert [line[0] for line in lines[2:laws_at]] == known
+    assert sorted(line[0] for line in lines[laws_at + 2 :]) == sorted(arena.LAWS)
+    assert all(re.fullmatch(r"\d+\.\d %", line[1]) for line in (*lines[2:laws_at], *lines[laws_at + 2 :]))
+
+
+def test_every_law_has_a_row_on_the_page_of_laws() -> None:
+    page = (arena.ROOT / "docs/concepts/rivals.md").read_text(encoding="utf-8")
+    assert [law for law in arena.LAWS if law != OURS and f"`{law}`" not in page] == []
