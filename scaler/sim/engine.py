@@ -164,7 +164,7 @@ class Engine:
         return self.spec.holds(request)
 
     def submit(self, request: Request, at: float) -> None:
-        """Queue a request; the engine must have been advanced to ``at``.
+        """Queue a request; the engine must have been advanced to ``at``, or not be due before it.
 
         Raises:
             ValueError: The request can never fit; see ``accepts``.
