@@ -129,7 +129,8 @@ class Engine:
         self._limit = 0
         self._step_s = spec.step_s
         self._growth_s = 0.0
-        self._decode_steps = 0
+        self.steps = 0
+        """Steps so far."""
         self._admissions = 0
         self._ended: list[Outcome] = []
 
@@ -164,7 +165,7 @@ class Engine:
         return self.spec.holds(request)
 
     def submit(self, request: Request, at: float) -> None:
-        """Queue a request; the engine must have been advanced to ``at``.
+        """Queue a request; the engine must have been advanced to ``at``, or not be due before it.
 
         Raises:
             ValueError: The request can never fit; see ``accepts``.
@@ -238,7 +239,7 @@ class Engine:
             self._step_s += sum(chunk for _, chunk in self._chunks) / spec.prefill_tokens_per_s
             self.due = now + self._step_s
         elif self._running:
-            self._limit = self._room_for(self._next_end() - self._decode_steps)
+            self._limit = self._room_for(self._next_end() - self.steps)
             self.due = self._time_of(self._limit)
         else:
             self.due = math.inf
@@ -277,7 +278,7 @@ class Engine:
                 del self._prefilling[sequence]
                 self._kv_tokens -= sequence.request.prompt_tokens + sequence.generated
             else:
-                sequence.generated = sequence.request.output_tokens - (sequence.done_at_step - self._decode_steps)
+                sequence.generated = sequence.request.output_tokens - (sequence.done_at_step - self.steps)
                 self._kv_tokens -= sequence.request.prompt_tokens + sequence.generated - 1
                 sequence.last_token_at = now
             sequence.preemptions += 1
@@ -308,7 +309,7 @@ class Engine:
                 tokens = sequence.request.prompt_tokens + sequence.generated
             else:
                 # The newest token is not in the cache before the step that it goes into.
-                tokens = sequence.request.total_tokens - 1 - (sequence.done_at_step - self._decode_steps) + steps
+                tokens = sequence.request.total_tokens - 1 - (sequence.done_at_step - self.steps) + steps
             total += -(-tokens // size)
         return total
 
@@ -351,7 +352,7 @@ class Engine:
             self.stats.inter_token_latency.observe(at - sequence.last_token_at)
         self.stats.generation_tokens += 1
         sequence.generated += 1
-        sequence.done_at_step = self._decode_steps + sequence.request.output_tokens - sequence.generated
+        sequence.done_at_step = self.steps + sequence.request.output_tokens - sequence.generated
         self._admissions += 1
         heapq.heappush(self._by_end, (sequence.done_at_step, self._admissions, sequence))
 
@@ -363,7 +364,7 @@ class Engine:
 
     def _give_tokens(self, decoding: int, steps: int) -> None:
         """Give each of ``decoding`` sequences ``steps`` tokens."""
-        self._decode_steps += steps
+        self.steps += steps
         self._kv_tokens += decoding * steps
         self.stats.generation_tokens += decoding * steps
         if decoding:
@@ -373,7 +374,7 @@ class Engine:
     def _finish(self) -> None:
         """End the sequences that have their last token."""
         at = self._now
-        while self._by_end and self._by_end[0][0] <= self._decode_steps:
+        while self._by_end and self._by_end[0][0] <= self.steps:
             step, _, sequence = heapq.heappop(self._by_end)
             if sequence not in self._running or sequence.prefill_left or sequence.done_at_step != step:
                 continue

@@ -255,7 +255,8 @@ class Fleet:
     def _work(self, replica: Replica) -> None:
         """Let a replica's engine work until now, and note when its batch may change next."""
         engine = replica.engine
-        self._end(engine.advance(self.now))
+        if engine.due <= self.now:
+            self._end(engine.advance(self.now))
         if engine.due != replica.noted:
             replica.noted = engine.due
             self._note(engine.due, replica)
@@ -305,9 +306,7 @@ class Fleet:
     def _give(self, replica: Replica, request: Request) -> None:
         self._routed += 1
         replica.last_routed = self._routed
-        engine = replica.engine
-        self._end(engine.advance(self.now))
-        engine.submit(request, self.now)
+        replica.engine.submit(request, self.now)
         self._fed[replica] = None
 
     def _refuse(self, request: Request) -> None:

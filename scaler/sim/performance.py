@@ -83,7 +83,7 @@ PRESETS: Final[Mapping[str, EnginePreset]] = {
             step_s=0.0035,
             step_per_sequence_s=0.00015,
             prefill_tokens_per_s=6000.0,
-            step_per_kv_token_s=3.2e-6,
+            step_per_kv_token_s=3.0e-6,
             block_tokens=128,
         ),
         _CAPTURES,

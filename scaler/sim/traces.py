@@ -99,11 +99,10 @@ class Trace:
     def _requests(self) -> Iterator[Request]:
         """Yield the requests of the part, timed from its start."""
         for row in read(self.path, self.format):
-            at = row.arrived_at - self.start_s
             if row.arrived_at >= self.stop_s:
                 return
-            if at >= 0:
-                yield replace(row, arrived_at=at)
+            if row.arrived_at >= self.start_s:
+                yield replace(row, arrived_at=row.arrived_at - self.start_s) if self.start_s else row
 
     def _scaled(self, source: random.Random) -> Iterator[Request]:
         if self.times == 1:
