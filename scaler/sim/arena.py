@@ -16,7 +16,7 @@ from typing import Final
 from scaler.model import PoolPolicy
 from scaler.sim.closed_loop import Grid, Run, Timing, play
 from scaler.sim.fleet import FleetSpec
-from scaler.sim.hpa import Behavior, HpaSpec, ScalingRules
+from scaler.sim.hpa import EXACT, HpaSpec
 from scaler.sim.law import Law
 from scaler.sim.live import LiveLaw
 from scaler.sim.request import Slo
@@ -121,16 +121,8 @@ def contestants(policy_of: PolicyOf) -> Mapping[str, Contestant]:
 
 
 def our_hpa(max_replicas: int) -> HpaSpec:
-    """Return the HPA of our manifests: a tolerance of 0 and no window of its own, since the law has both."""
-    rules = Behavior()
-    return HpaSpec(
-        MIN_REPLICAS,
-        max_replicas,
-        behavior=Behavior(
-            ScalingRules(rules.up.policies, window_s=0.0, tolerance=0.0),
-            ScalingRules(rules.down.policies, window_s=0.0, tolerance=0.0),
-        ),
-    )
+    """Return the HPA of our manifests."""
+    return HpaSpec(MIN_REPLICAS, max_replicas, behavior=EXACT)
 
 
 def compete(workload: Workload, contestant: Contestant, seed: int) -> Run:

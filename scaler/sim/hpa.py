@@ -81,6 +81,13 @@ class Behavior:
     down: ScalingRules = ScalingRules((ScalingPolicy(PolicyKind.PERCENT, 100, 15.0),), window_s=_DEFAULT_DOWN_WINDOW_S)
 
 
+EXACT: Final = Behavior(
+    ScalingRules(Behavior().up.policies, window_s=0.0, tolerance=0.0),
+    ScalingRules(Behavior().down.policies, window_s=0.0, tolerance=0.0),
+)
+"""The behaviour of our manifests: what the metric says is done, since the law has windows and a dead band itself."""
+
+
 @dataclass(frozen=True, slots=True)
 class HpaSpec:
     """What an HPA is told. ``target`` is the AverageValue; ``behavior`` None = not set in the manifest."""

@@ -8,7 +8,7 @@ engines count a request when it has ended, so a pool that is full shows its capa
 
 from typing import Final
 
-from scaler.sim.hpa import Behavior, HpaSpec, ScalingRules
+from scaler.sim.hpa import EXACT, HpaSpec
 from scaler.sim.law import NO_ANSWER, Answer, Seen
 from scaler.sim.prometheus import increase
 
@@ -32,15 +32,7 @@ class RequestRate:
     def __init__(
         self, capacity_per_s: float, *, min_replicas: int, max_replicas: int, release: float | None = None
     ) -> None:
-        rules = Behavior()
-        self.hpa: HpaSpec | None = HpaSpec(
-            min_replicas,
-            max_replicas,
-            behavior=Behavior(
-                ScalingRules(rules.up.policies, window_s=0.0, tolerance=0.0),
-                ScalingRules(rules.down.policies, window_s=0.0, tolerance=0.0),
-            ),
-        )
+        self.hpa: HpaSpec | None = HpaSpec(min_replicas, max_replicas, behavior=EXACT)
         self._capacity_per_s = capacity_per_s
         self._release = _AIM if release is None else release
 
