@@ -91,9 +91,10 @@ def main() -> int:
     results = Results(options.results, code_fingerprint(ROOT))
     done = list(_all(jobs, results, processes=options.jobs, console=console))
     results.prune()
+    needs = {name: workloads[name].needs(seed=1).replicas for name in {result.workload for result in done}}
     texts = {
         options.results / "arena.md": markdown(done, left_out),
-        options.results / "arena.html": html_page(done, left_out),
+        options.results / "arena.html": html_page(done, left_out, needs),
     }
     if options.docs:
         texts[DOCS] = with_section(DOCS.read_text(encoding="utf-8"), done)

@@ -46,6 +46,7 @@ END: Final = "<!-- to here -->"
 _CONSTANT: Final = "constant"
 _MINUTE_S: Final = 60.0
 _SHOWN_BESIDES_OURS: Final = 2
+_NEED_STEP_S: Final = 15
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,13 +212,23 @@ def _verdict_lines(results: Sequence[Result]) -> list[str]:
     return [f"- {'holds' if each.holds else 'DOES NOT HOLD'}: {each.text}" for each in verdicts(results)]
 
 
-def html_page(results: Sequence[Result], left_out: Sequence[str]) -> str:
-    """Return everything as one HTML page with plots."""
+def html_page(
+    results: Sequence[Result], left_out: Sequence[str], needs: Mapping[str, Sequence[float]] | None = None
+) -> str:
+    """Return everything as one HTML page with plots.
+
+    Args:
+        results: All runs.
+        left_out: Workloads that could not be had, and why.
+        needs: Of each workload, the replicas that the traffic of seed 1 needs in each second.
+    """
     found = standings(results)
     sections = [("Summary", table(SUMMARY_COLUMNS, summary(found)) + table(LAW_COLUMNS, by_law(found)))]
     for workload, each in found.items():
         runs = {one.law: one for one in results if one.workload == workload and one.seed == 1}
-        content = table(COLUMNS, rows(each)) + _front_plot(each) + _timeline(runs, each)
+        content = (
+            table(COLUMNS, rows(each)) + _front_plot(each) + _timeline(runs, each, (needs or {}).get(workload, ()))
+        )
         sections.append((workload, content))
     sections.append(("Verdicts", "".join(paragraph(line) for line in _verdict_lines(results))))
     if left_out:
@@ -241,8 +252,8 @@ def _front_plot(found: Sequence[Standing]) -> str:
     return svg(drawn)
 
 
-def _timeline(runs: Mapping[str, Result], found: Sequence[Standing]) -> str:
-    """Plot load, replicas and queue over time of ours, the oracle and the two best rivals, seed 1."""
+def _timeline(runs: Mapping[str, Result], found: Sequence[Standing], needs: Sequence[float]) -> str:
+    """Plot load, needs, replicas and queue over time of ours, the oracle and the two best rivals, seed 1."""
     ranked = sorted(_rivals(found), key=lambda one: (-one.attainment, one.replica_hours))
     names = [OURS, ORACLE, *(one.law for one in ranked[:_SHOWN_BESIDES_OURS])]
     shown = [runs[name] for name in names if name in runs]
@@ -255,6 +266,10 @@ def _timeline(runs: Mapping[str, Result], found: Sequence[Standing]) -> str:
     load.set_ylabel("requests/s")
     for result in shown:
         _draw(replicas, queue, result)
+    if needs:
+        smooth = [mean(needs[at : at + _NEED_STEP_S]) for at in range(0, len(needs), _NEED_STEP_S)]
+        times = [_NEED_STEP_S * index / _MINUTE_S for index in range(len(smooth))]
+        replicas.plot(times, smooth, color="#999999", linewidth=0.7, label="needed", zorder=1)
     replicas.set_ylabel("requested replicas")
     replicas.legend(fontsize=8)
     queue.set_ylabel("waiting requests")

@@ -65,10 +65,12 @@ def test_the_tables_say_what_it_cost_against_the_oracle_and_who_is_on_the_front(
 
 
 def test_the_page_has_a_front_and_a_timeline_for_each_workload_and_needs_nothing_else() -> None:
-    text = html_page([*FAIR, *(result(one.law, 0.9, 9.0, workload="ramp") for one in FAIR)], [])
+    ramp = [result(one.law, 0.9, 9.0, workload="ramp") for one in FAIR]
+    text = html_page([*FAIR, *ramp], [], {"ramp": [1.5] * 60})
     assert text.count("<svg") == 4
     assert "requested replicas" in text
     assert "vllm-scaler: target" in text
+    assert text.count("needed") == 1
     assert not re.search(r"<script|<link|src=", text)
 
 
