@@ -6,7 +6,7 @@ BIN := .venv/bin
 UV := uv==0.13.8
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check run bench-pools bench-restart bench-steadiness dashboards pictures proto lock clean tools
+.PHONY: help setup demo test check run bench-pools bench-restart bench-steadiness arena chart dashboards pictures proto lock clean tools
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "make %-16s %s\n", $$1, $$2 }'
@@ -51,11 +51,14 @@ dashboards: .venv/.ready ## Write the dashboards' JSON from grafana/
 pictures: .venv/.ready tools ## Draw docs/pictures from a run of the demo (PICTURES_ARGS='--run FOLDER' from a kept one)
 	@$(BIN)/python -m tools.pictures $(PICTURES_ARGS)
 
+arena: .venv/.ready ## Run our law and those of others on the same requests (ARENA_ARGS='--quick', '--help' for more)
+	@echo "Running the arena"
+	@$(BIN)/python -m benchmarks.arena $(ARENA_ARGS)
+
 proto: .venv/.ready ## Generate scaler/protos from protos/
 	@$(BIN)/python -m tools.proto
 	@echo "scaler/protos is up to date"
 
-.PHONY: chart
 chart: .venv/.ready tools ## Write what follows from the chart: its table of values, its schema, and deploy/manifests
 	@$(BIN)/python -m tools.chart_reference
 	@$(BIN)/python -m tools.kustomize_base
@@ -72,7 +75,7 @@ COMPILE = .tools/uv/bin/uv pip compile pyproject.toml --quiet --universal --pyth
 	--no-config --system-certs --custom-compile-command "make lock" $(LOCK_ARGS)
 
 clean: ## Remove everything that make has made
-	rm -rf .venv .tools build dist demo-output
+	rm -rf .venv .tools build dist demo-output arena-results
 	rm -rf .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
