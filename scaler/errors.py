@@ -39,7 +39,11 @@ class PrometheusPartialError(PrometheusError):
 
 
 class PrometheusDecodeError(PrometheusError):
-    """An answer that is not what the HTTP API promises: HTML, cut-off JSON, another result type, or too large."""
+    """An answer that is not what the HTTP API promises: HTML, cut-off JSON, or another result type."""
+
+
+class PrometheusOversizeError(PrometheusError):
+    """More than may be answered at once, by our limit or the server's: less must be asked for."""
 
 
 class LimitError(ScalerError):

@@ -81,6 +81,8 @@ class PoolLocator:
     """A replica whose newest sample is older does not count as serving."""
     extras: tuple[str, ...] = ()
     """Names of the further readings that the pool asks for, ascending: signals, and what wakes it at zero."""
+    restart_window_s: float = 0.0
+    """How far back restarts of engines are looked for; 0 where nobody asks."""
     backend: str = DEFAULT_BACKEND
     """Name of the Prometheus that has the pool's series, as the operator of the service calls it."""
 
@@ -107,6 +109,8 @@ class SignalName(enum.StrEnum):
     GPU = "gpu"
 
 
+RESTARTS: Final = "restarts"
+"""Extra reading: how often engines of the pool restarted within ``PoolLocator.restart_window_s``."""
 CUSTOM_SIGNAL_PREFIX: Final = "custom:"
 """A signal that the service's operator has named is called ``custom:<name>``."""
 
@@ -319,8 +323,14 @@ class ReasonCode(enum.StrEnum):
     REPLICAS_STARTING = "replicas_starting", "Replicas that were asked for are not serving yet."
     REPLICAS_UNREPORTED = "replicas_unreported", "Ready replicas report no metrics: their load is unknown."
     ROLLOUT = "rollout", "A rollout is under way."
+    RESTARTS = "restarts", "Engines have restarted, out of memory or otherwise, so nothing scales down for a while."
     PREEMPTIONS = "preemptions", "Requests were preempted for want of KV cache in the window."
     SIGNAL_MISSING = "signal_missing", "A signal of the pool is missing now, so nothing scales down."
+    FILLING_HISTORY = (
+        "filling_history",
+        "The pool is new to this process: until its past is read from Prometheus, only a burst changes the replicas.",
+    )
+    PAST_UNKNOWN = "past_unknown", "The pool's past could not be read: windows fill by themselves."
     NO_DATA = "no_data", "Nothing to decide on: the last answer is held."
     STEP_LIMIT = "step_limit", "One step may not go further."
     MIN_REPLICAS = "min_replicas", "Fewer than `minReplicas` are not allowed."

@@ -1,10 +1,11 @@
 """Stand-ins for what the service gets from outside: time and Prometheus."""
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from scaler.adapters.reader import Past
 from scaler.config.trigger import Trigger
 from scaler.model import Observation, PoolKey, PoolLocator
 from tests.builders import TICK_S, observation, policy
@@ -72,18 +73,27 @@ class FakeReader:
     gate: asyncio.Event | None = None
     """While it is not set, reads hang."""
     past_gate: asyncio.Event | None = None
-    """While it is not set, reads of ticks before ``START`` hang."""
+    """While it is not set, reads of the past hang."""
+    past_failures: list[str] = field(default_factory=list)
+    """Why the next reads of the past fail, one after the other."""
+    past_reads: list[tuple[frozenset[PoolKey], tuple[float, ...]]] = field(default_factory=list)
     reads: list[tuple[frozenset[PoolKey], float]] = field(default_factory=list)
 
     async def observe(self, pools: Mapping[PoolKey, PoolLocator], at: float) -> dict[PoolKey, Observation]:
         self.reads.append((frozenset(pools), at))
         if self.gate is not None:
             await self.gate.wait()
-        if self.past_gate is not None and at < START:
-            await self.past_gate.wait()
         if self.failure is not None:
             raise self.failure
         return {key: self._of(key, at) for key in pools}
+
+    async def observe_range(self, pools: Mapping[PoolKey, PoolLocator], ticks: Sequence[float]) -> Past:
+        self.past_reads.append((frozenset(pools), tuple(ticks)))
+        if self.past_gate is not None:
+            await self.past_gate.wait()
+        if self.past_failures:
+            return Past((), (self.past_failures.pop(0),))
+        return Past(tuple({key: self._of(key, at) for key in pools} for at in ticks))
 
     def _of(self, key: PoolKey, at: float) -> Observation:
         if self.answer is not None:
@@ -95,8 +105,8 @@ class FakeReader:
         return [len(keys) for keys, at in self.reads if at == tick]
 
     def at_ticks(self) -> list[float]:
-        """The ticks that were read, in order, without those before the service started at ``START``."""
-        return [at for _, at in self.reads if at >= START or at < START - 600]
+        """The ticks that were read as the present, in order."""
+        return [at for _, at in self.reads]
 
 
 async def eventually(condition: Callable[[], bool], timeout_s: float = 5.0) -> None:

@@ -3,7 +3,7 @@
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -59,10 +59,12 @@ class PageHandler(BaseHTTPRequestHandler):
             self.server.served[number].append(time.time())
             scrape = len(self.server.served[number])
         text = self.server.pages[number](scrape)
-        self.send_response(503 if text is None else 200)
-        self.send_header("Content-Type", "text/plain; version=0.0.4")
-        self.end_headers()
-        self.wfile.write((text or "").encode())
+        # Prometheus may have given up meanwhile, on a machine that is busy.
+        with suppress(ConnectionError):
+            self.send_response(503 if text is None else 200)
+            self.send_header("Content-Type", "text/plain; version=0.0.4")
+            self.end_headers()
+            self.wfile.write((text or "").encode())
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the base class's name
         pass

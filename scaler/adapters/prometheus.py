@@ -1,4 +1,4 @@
-"""Instant queries over Prometheus's HTTP API, within a deadline: the one place that knows prometheus-api-client.
+"""Queries over Prometheus's HTTP API, within a deadline: the one place that knows prometheus-api-client.
 
 The client blocks, so it runs in a few threads. Rules: a query ends at its deadline for whoever awaits it, even where
 its thread still hangs in a socket; a thread is free for the next query only when it really is; so neither threads nor
@@ -12,10 +12,11 @@ import http
 import json
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Final
+from functools import partial
+from typing import Final, TypeVar
 
 import requests
 from prometheus_api_client import PrometheusConnect
@@ -27,17 +28,24 @@ from scaler.adapters.access import Access, Credentials, TlsAdapter
 from scaler.errors import (
     PrometheusDecodeError,
     PrometheusError,
+    PrometheusOversizeError,
     PrometheusRejectedError,
     PrometheusTimeoutError,
     PrometheusUnavailableError,
 )
 from scaler.promql import Sample
-from scaler.promql.answer import decode_vector, describe_error, quoted
+from scaler.promql.answer import decode_matrix, decode_vector, describe_error, quoted
 
 # Bytes asked of the socket at a time: the deadline and the limit are looked at between two of them.
 _CHUNK_BYTES: Final = 64 * 1024
 # A server that restarts, or a kept-alive connection that was closed meanwhile: one more try, once this has passed.
 _RETRY_PAUSE_S: Final = 0.1
+MAX_POINTS: Final = 11_000
+"""Prometheus refuses a range query of more instants."""
+# What Prometheus says, with HTTP 422, of a query that goes beyond --query.max-samples.
+_TOO_MANY_SAMPLES: Final = "too many samples"
+
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,23 +89,23 @@ class _BlockingClient(PrometheusConnect):  # type: ignore[misc]  # the package h
         self._closing.set()
         super().close()
 
-    def ask(self, expr: str, at: float, deadline: float) -> tuple[Sample, ...]:
+    def ask(self, path: str, form: Mapping[str, str], decode: Callable[[bytes], _T], deadline: float) -> _T:
         """Ask once, and once more when there was no connection or the server said that it is busy (503)."""
         try:
-            reply = self._post(expr, at, deadline)
+            reply = self._post(path, form, deadline)
         except PrometheusUnavailableError:
             if not self._may_retry(deadline):
                 raise
-            reply = self._post(expr, at, deadline)
+            reply = self._post(path, form, deadline)
         else:
             busy = reply.status == http.HTTPStatus.SERVICE_UNAVAILABLE
             if busy and isinstance(self._refusal(reply), PrometheusUnavailableError) and self._may_retry(deadline):
-                reply = self._post(expr, at, deadline)
+                reply = self._post(path, form, deadline)
         if reply.status != http.HTTPStatus.OK:
             raise self._refusal(reply)
         with self._decoding:
             self._left(deadline)
-            return self._decoded(reply.body)
+            return self._decoded(reply.body, decode)
 
     def prepare(self) -> dict[str, str]:
         """Return the headers to send, after what TLS needs was put in place.
@@ -119,15 +127,15 @@ class _BlockingClient(PrometheusConnect):  # type: ignore[misc]  # the package h
             return False
         return not self._closing.wait(self._pause_s)
 
-    def _post(self, expr: str, at: float, deadline: float) -> _Reply:
+    def _post(self, path: str, form: Mapping[str, str], deadline: float) -> _Reply:
         headers = self.prepare()
         left_s = self._left(deadline)
         try:
             with self._session.post(
-                f"{self.url}/api/v1/query",
+                f"{self.url}/api/v1/{path}",
                 # The server need not go on for longer than we listen. VictoriaMetrics answers as of 30 s before "now",
                 # its search.latencyOffset, unless it is asked for no cache; others do not know that word.
-                data={"query": expr, "time": f"{at:.3f}", "timeout": f"{left_s:.3f}", "nocache": "1"},
+                data={**form, "timeout": f"{left_s:.3f}", "nocache": "1"},
                 headers=headers,
                 timeout=(left_s, left_s),
                 allow_redirects=False,
@@ -149,7 +157,7 @@ class _BlockingClient(PrometheusConnect):  # type: ignore[misc]  # the package h
         while chunk := response.raw.read1(_CHUNK_BYTES, decode_content=True):
             body += chunk
             if len(body) > self._max_response_bytes:
-                raise PrometheusDecodeError(
+                raise PrometheusOversizeError(
                     f"the answer of Prometheus at {self.url} is longer than {self._max_response_bytes} bytes: "
                     "raise max-response-bytes, or give pools narrower selectors"
                 )
@@ -162,12 +170,12 @@ class _BlockingClient(PrometheusConnect):  # type: ignore[misc]  # the package h
             raise PrometheusTimeoutError(f"Prometheus at {self.url} did not answer in time")
         return left_s
 
-    def _decoded(self, body: bytes) -> tuple[Sample, ...]:
+    def _decoded(self, body: bytes, decode: Callable[[bytes], _T]) -> _T:
         """Read an answer; the text of its error has no secret, even where the server repeats one."""
         with contextlib.suppress(PrometheusError):
-            return decode_vector(body)
+            return decode(body)
         # Masked before the text is cut: half a secret would not be found afterwards.
-        return decode_vector(self._credentials.masked(body.decode("utf-8", "replace")).encode())
+        return decode(self._credentials.masked(body.decode("utf-8", "replace")).encode())
 
     def _refusal(self, reply: _Reply) -> PrometheusError:
         """Return the error that an answer other than 200 stands for."""
@@ -182,6 +190,8 @@ class _BlockingClient(PrometheusConnect):  # type: ignore[misc]  # the package h
             if isinstance(answer, dict) and answer.get("errorType") == "timeout":
                 return PrometheusTimeoutError(text)
             return PrometheusUnavailableError(text)
+        if reply.status == http.HTTPStatus.UNPROCESSABLE_ENTITY and _TOO_MANY_SAMPLES in said:
+            return PrometheusOversizeError(text)
         if 400 <= reply.status < 500:  # noqa: PLR2004 - the class of the status
             return PrometheusRejectedError(text)
         if reply.location:
@@ -269,12 +279,63 @@ class Prometheus:
         Raises:
             PrometheusError: There was no complete and readable answer; its subclass says why.
         """
+        form = {"query": expr, "time": f"{at:.3f}"}
+        return await self._ask("query", form, decode_vector, self.deadline() if deadline is None else deadline)
+
+    async def query_range(
+        self, expr: str, start: float, end: float, step_s: float, deadline: float | None = None
+    ) -> tuple[tuple[Sample, ...], ...]:
+        """Ask for the vectors that instant queries would give from ``start`` to ``end``, every ``step_s``.
+
+        A span that is too much for one answer, by ``max_response_bytes`` or for Prometheus, is halved until it is not.
+
+        Args:
+            expr: The PromQL.
+            start: The first instant, in Unix seconds.
+            end: The last instant, a whole number of steps later.
+            step_s: Seconds between two of them.
+            deadline: When to give up, for all parts together; None is ``timeout_s`` from now.
+
+        Returns:
+            A vector for each instant, oldest first; one may be empty.
+
+        Raises:
+            PrometheusError: There was no complete and readable answer; its subclass says why.
+        """
         until = self.deadline() if deadline is None else deadline
+        points = round((end - start) / step_s) + 1
+        vectors: list[tuple[Sample, ...]] = []
+        # Parts that are still to be asked for, the earliest last: (first, how many).
+        parts = [(first, min(MAX_POINTS, points - first)) for first in range(0, points, MAX_POINTS)][::-1]
+        while parts:
+            first, count = parts.pop()
+            try:
+                vectors += await self._ask_part(expr, start + first * step_s, step_s, count, until)
+            except PrometheusOversizeError:
+                if count == 1:
+                    raise
+                half = count // 2
+                parts += [(first + half, count - half), (first, half)]
+        return tuple(vectors)
+
+    async def _ask_part(
+        self, expr: str, start: float, step_s: float, points: int, deadline: float
+    ) -> tuple[tuple[Sample, ...], ...]:
+        form = {
+            "query": expr,
+            "start": f"{start:.3f}",
+            "end": f"{start + (points - 1) * step_s:.3f}",
+            "step": f"{step_s:.3f}",
+        }
+        decode = partial(decode_matrix, index_of=lambda at: round((at - start) / step_s), points=points)
+        return await self._ask("query_range", form, decode, deadline)
+
+    async def _ask(self, path: str, form: Mapping[str, str], decode: Callable[[bytes], _T], until: float) -> _T:
         loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(until - self._monotonic()):
                 await self._free_threads.acquire()
-                job = self._submit(expr, at, until)
+                job = self._submit(path, form, decode, until)
                 job.add_done_callback(lambda _: self._give_back(loop))
                 return await asyncio.wrap_future(job)
         except TimeoutError as error:
@@ -285,9 +346,9 @@ class Prometheus:
         self._threads.shutdown(wait=False, cancel_futures=True)
         self._client.close()
 
-    def _submit(self, expr: str, at: float, deadline: float) -> Future[tuple[Sample, ...]]:
+    def _submit(self, path: str, form: Mapping[str, str], decode: Callable[[bytes], _T], deadline: float) -> Future[_T]:
         try:
-            return self._threads.submit(self._client.ask, expr, at, deadline)
+            return self._threads.submit(self._client.ask, path, form, decode, deadline)
         except RuntimeError as error:
             self._free_threads.release()
             raise PrometheusUnavailableError(

@@ -153,8 +153,9 @@ class Serving(Section):
         default=2.5,
         ge=0.1,
         le=2.9,
-        description="How long the first call for a pool waits for its first evaluation before it gets an error. KEDA"
-        " sets no deadline of its own, and everything else of the ScaledObject waits meanwhile.",
+        description="How long the first call for a pool waits for its first evaluation before it gets an error. In this"
+        " time after it, calls wait for the pool's past too. KEDA sets no deadline of its own, and everything else of"
+        " the ScaledObject waits meanwhile.",
         examples=["1s"],
     )
     max_pools: WholeNumber = Field(

@@ -22,7 +22,7 @@ from scaler.policy import explain, hpa, limits, needs, wedges
 from scaler.policy.clean import clean
 from scaler.policy.combine import sustain
 from scaler.policy.diagnostics import diagnose
-from scaler.policy.history import History, Tick, down_window
+from scaler.policy.history import Filling, History, Tick, changed, down_window
 from scaler.policy.limits import Limited
 from scaler.policy.needs import Assessment
 from scaler.policy.remember import with_decision, with_observation, with_tick
@@ -38,19 +38,28 @@ class _Choice(NamedTuple):
     reasons: tuple[Reason, ...]
 
 
-def advance(policy: PoolPolicy, history: History, observation: Observation) -> tuple[History, Decision]:
+def advance(
+    policy: PoolPolicy, history: History, observation: Observation, filling: Filling | None = None
+) -> tuple[History, Decision]:
     """Decide for one pool at one tick.
+
+    An observation of a tick that is in the history already, or of an earlier one, is no new window: it changes nothing,
+    and the answer is that of the newest tick.
 
     Args:
         policy: The pool's settings.
         history: What ``advance`` returned at the tick before; ``History()`` at first.
-        observation: What was seen at this tick, later than all in the history.
+        observation: What was seen at this tick.
+        filling: How far the past is read, where the history is not yet what it would be in a process that never
+            stopped: then the pool is held, but for what needs no past (a burst, the wake-up from zero, bounds above n).
 
     Returns:
         The history with this tick in it, and the decision. ``Decision.target`` is None while nothing is known of the
         pool (neither requested replicas, nor an earlier target, nor serving ones), and for a pool at zero replicas
         while what would wake it cannot be read.
     """
+    if history.decision is not None and history.holds(observation.at, policy.tick_s):
+        return history, history.decision
     seen = clean(observation)
     requested = _requested(history, seen)
     past = with_observation(history, policy, seen)
@@ -64,11 +73,12 @@ def advance(policy: PoolPolicy, history: History, observation: Observation) -> t
         assessments, memories = assess(policy, past, counted, saturated=saturated)
     past = with_tick(past, policy, counted, _tick(counted, requested, assessments), memories)
     if requested is None:
-        return past, explain.unknown_pool(policy, seen, assessments)
-    situation = _situation(policy, past, counted, requested, assessments)
+        unknown = explain.unknown_pool(policy, seen, assessments)
+        return changed(past, decision=unknown), unknown
+    situation = _situation(policy, past, counted, requested=requested, assessments=assessments, filling=filling)
     decision = _decide(situation)
     shown = decision if counted is seen else replace(decision, observation=seen)
-    return with_decision(situation, decision), shown
+    return with_decision(situation, decision, shown), shown
 
 
 def _requested(history: History, observation: Observation) -> int | None:
@@ -106,8 +116,10 @@ def _situation(
     policy: PoolPolicy,
     history: History,
     observation: Observation,
+    *,
     requested: int,
     assessments: tuple[Assessment, ...],
+    filling: Filling | None,
 ) -> Situation:
     working = max(0, requested - policy.warm_replicas)
     sustained = tuple(
@@ -131,6 +143,7 @@ def _situation(
         sustained=sustained,
         up=max((one.up for one in sustained if one.up is not None), default=None),
         down=max(downs) if len(downs) == len(sustained) else None,
+        filling=filling,
     )
 
 
@@ -141,6 +154,9 @@ def _decide(situation: Situation) -> Decision:
     usable = situation.assessments[0].need.up is not None or (situation.wanted or 0) > situation.requested
     choice = _choose(situation, usable=usable)
     bounded = limits.bound(policy, choice.limited, lowest=situation.lowest)
+    if situation.is_filling and bounded.replicas < situation.requested:
+        # Not even a bound takes replicas away before it is known what has been asked for.
+        bounded = Limited(situation.requested)
     target = bounded.replicas
     is_held_blind = not usable and target == choice.limited.replicas
     action = choice.action if is_held_blind else _direction(situation.requested, target)
@@ -183,7 +199,7 @@ def _decide(situation: Situation) -> Decision:
         queue_wait_s=situation.queue_wait_s,
         hourly_cost=None if cost is None else report.lands_on * cost,
         max_hourly_cost=policy.max_hourly_cost,
-        diagnostics=diagnose(situation),
+        diagnostics=(*explain.past_unknown(situation), *diagnose(situation)),
         preset=policy.preset,
     )
 
@@ -193,6 +209,12 @@ def _choose(situation: Situation, *, usable: bool) -> _Choice:
         return _at_zero(situation)
     if not usable:
         return _without_data(situation)
+    if situation.is_filling and situation.burst_need is None:
+        return _hold(situation, explain.filling_history(situation))
+    return _by_needs(situation)
+
+
+def _by_needs(situation: Situation) -> _Choice:
     wanted, releasable = situation.wanted, situation.releasable
     if situation.held < situation.requested:
         return _decrease_on_its_way(situation, max(situation.held, wanted or 0))
@@ -218,7 +240,8 @@ def _without_data(situation: Situation) -> _Choice:
     last = situation.requested if target is None else max(target, situation.requested)
     if situation.change_pending:
         last = situation.held
-    return _Choice(Action.HOLD, Limited(last), explain.no_data(situation))
+    reasons = explain.no_data(situation)
+    return _Choice(Action.HOLD, Limited(last), (*reasons, *explain.filling_history(situation)))
 
 
 def _decrease_on_its_way(situation: Situation, replicas: int) -> _Choice:
@@ -280,6 +303,8 @@ def _against_scale_down(situation: Situation, need: int) -> tuple[Reason, ...]:
         found.append(explain.rollout(int(history.outdated)))
     elif left_s := situation.seconds_left(history.rollout_at, policy.rollout_hold_s):
         found.append(explain.after_rollout(left_s))
+    if policy.locator.restart_window_s:
+        found += explain.restarts(observation, policy.locator.restart_window_s)
     window_s = max(down_window(signal, history.patience) for signal in policy.signals) * policy.tick_s
     if any(tick.preempted for tick in history.within(situation.now, window_s)):
         found.append(explain.preemptions(window_s))

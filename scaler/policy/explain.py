@@ -3,6 +3,7 @@
 import math
 
 from scaler.model import (
+    RESTARTS,
     Absent,
     Action,
     Decision,
@@ -167,6 +168,19 @@ def after_rollout(left_s: float) -> Reason:
     return Reason(ReasonCode.ROLLOUT, text, left_s=left_s)
 
 
+def restarts(observation: Observation, window_s: float) -> tuple[Reason, ...]:
+    """Say that engines have restarted, or that it is not known whether they have."""
+    extra = observation.extras.get(RESTARTS)
+    value = Absent.MISSING if extra is None else extra.value
+    if isinstance(value, Absent):
+        return (Reason(ReasonCode.SIGNAL_MISSING, "restarts of engines cannot be read, so nothing scales down"),)
+    if value == 0:
+        return ()
+    times = "once" if value == 1 else f"{format_number(value)} times"
+    text = f"engines have restarted {times} within the last {format_duration(window_s)}: no scale-down meanwhile"
+    return (Reason(ReasonCode.RESTARTS, text),)
+
+
 def preemptions(window_s: float) -> Reason:
     """Say that requests were preempted."""
     text = f"requests were preempted for want of KV cache within the last {format_duration(window_s)}"
@@ -184,6 +198,29 @@ def no_data(situation: Situation) -> tuple[Reason, ...]:
     age = "" if since is None else f", for {format_duration(situation.now - since)}"
     text = f"no data to decide on{age}: {'; '.join(causes)}; the last answer is held"
     return (Reason(ReasonCode.NO_DATA, text),)
+
+
+def filling_history(situation: Situation) -> tuple[Reason, ...]:
+    """Say that the past is being read, and how far that is."""
+    filling = situation.filling
+    if filling is None or filling.given_up:
+        return ()
+    progress = f": {filling.done} of {filling.total} ticks" if filling.total else ""
+    problem = f" ({filling.problem})" if filling.problem else ""
+    text = (
+        f"the pool is new to this process, and its past is being read from Prometheus{progress}{problem};"
+        " until that is done only a burst changes the replicas"
+    )
+    return (Reason(ReasonCode.FILLING_HISTORY, text),)
+
+
+def past_unknown(situation: Situation) -> tuple[Reason, ...]:
+    """Say that the past could not be read."""
+    filling = situation.filling
+    if filling is None or not filling.given_up:
+        return ()
+    text = f"the pool's past could not be read from Prometheus, so windows fill by themselves: {filling.problem}"
+    return (Reason(ReasonCode.PAST_UNKNOWN, text),)
 
 
 def hold_reasons(situation: Situation) -> tuple[Reason, ...]:

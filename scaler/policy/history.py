@@ -5,12 +5,13 @@ clock, and all of it is frozen: ``decide.advance`` returns the next history, so 
 gives the same decisions as having lived through them.
 """
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from operator import attrgetter
 from typing import Any, Final
 
-from scaler.model import PoolPolicy, Reading, SignalPolicy
+from scaler.model import Decision, PoolPolicy, Reading, SignalPolicy
 from scaler.policy.latencies import LatencyMemory
 from scaler.policy.needs import LatencyFloor, Need
 from scaler.policy.wedges import WedgeWatch
@@ -38,6 +39,23 @@ class Tick:
     waiting: Reading
     preempted: bool
     needs: tuple[Need, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Filling:
+    """How far the past of a pool that is new to this process has been read.
+
+    Args:
+        done: Ticks that are read.
+        total: Ticks that are to be read; 0 before it has begun.
+        problem: Why it is not going on; "" while it is.
+        given_up: The past is not read any more: windows fill by themselves.
+    """
+
+    done: int = 0
+    total: int = 0
+    problem: str = ""
+    given_up: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +91,8 @@ class History:
     """What the last increase for latency went to."""
     wedges: tuple[WedgeWatch, ...] = ()
     """What is remembered of each replica's pace."""
+    decision: Decision | None = None
+    """What was decided at the newest tick: the answer to an observation that is no newer."""
 
     @property
     def newest_at(self) -> float | None:
@@ -83,6 +103,11 @@ class History:
     def patience(self) -> int:
         """How many times its length the scale-down window is now: each regret doubles it."""
         return min(REGRET_MOST, 1 << len(self.regrets)) if len(self.regrets) < REGRET_MOST else REGRET_MOST
+
+    def holds(self, at: float, tick_s: float) -> bool:
+        """Tell whether an observation belongs to a tick that is in here, or to an earlier one: it is no new window."""
+        newest = self.newest_at
+        return newest is not None and at - newest < tick_s / 2
 
     def within(self, now: float, span_s: float) -> Iterator[Tick]:
         """Yield the ticks in (now - span_s, now], newest first."""
@@ -115,3 +140,11 @@ def retained_ticks(policy: PoolPolicy, patience: int = 1) -> int:
     """Return how many past ticks the law can look at: the longest of its windows."""
     longest = max(max(signal.windows.scale_up, down_window(signal, patience)) for signal in policy.signals)
     return max(longest, round(policy.locator.rate_window_s / policy.tick_s)) + 1
+
+
+def memory_ticks(policy: PoolPolicy) -> int:
+    """Return how many ticks back decisions depend on: mistakes of two hours, and what made each of them one.
+
+    Worked, at 15 s and with default windows: (7200 + 900) / 15 + 21 = 561.
+    """
+    return math.ceil((REGRET_SPAN_S + REGRET_AFTER_S) / policy.tick_s) + retained_ticks(policy)

@@ -41,12 +41,14 @@ def _cost(decision: Decision) -> str:
 
 
 def waits_for(decision: Decision) -> str:
-    """Return what a hold waits for, as short as can be: "2 of 20 windows", "41 s", or "" when it waits for nothing."""
+    """Return what a hold waits for, as short as can be: "2 of 20 windows", "41 s", "its past", or "" for nothing."""
     for reason in decision.reasons:
         if reason.windows is not None:
             return f"{reason.windows[0]} of {reason.windows[1]} windows"
         if reason.left_s is not None:
             return format_duration(reason.left_s)
+        if reason.code is ReasonCode.FILLING_HISTORY:
+            return "its past"
         if reason.code in (ReasonCode.REPLICAS_STARTING, ReasonCode.REPLICAS_STUCK):
             return f"{count_of(decision.pending)} still starting"
     return ""

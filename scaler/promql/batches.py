@@ -1,8 +1,8 @@
 """A query with the pools that it is for, and how the rows of its answer find their pools."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import chain, groupby
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain, groupby, pairwise
 from operator import itemgetter
 from typing import Final, TypeAlias
 
@@ -23,6 +23,8 @@ Owners: TypeAlias = dict[Identity, list[PoolKey]]
 """The pools behind each identity."""
 Claims: TypeAlias = Callable[[Identity], Sequence[Identity]]
 """The identities of the rows that are for a pool, by the pool's own."""
+Write: TypeAlias = Callable[[Sequence[Identity]], Query]
+"""Makes the query for some identities, which come ascending."""
 
 
 def own_rows(identity: Identity) -> tuple[Identity, ...]:
@@ -39,12 +41,14 @@ class Batch:
         identity_labels: Labels of a row which together say whose it is.
         owners: The pools behind each identity.
         claims: Which rows are for a pool; a row that none claims is nobody's.
+        write: Makes the query for fewer of the pools; None where it is the same for any of them.
     """
 
     query: Query
     identity_labels: tuple[str, ...]
     owners: Mapping[Identity, Sequence[PoolKey]]
     claims: Claims = own_rows
+    write: Write | None = None
 
     def rows_by_pool(self, answer: Answer) -> Mapping[PoolKey, Answer]:
         """Hand each pool its rows, or the error that all of them share."""
@@ -52,8 +56,9 @@ class Batch:
             return {key: answer for keys in self.owners.values() for key in keys}
         claimed = {identity: self.claims(identity) for identity in self.owners}
         rows: dict[Identity, list[Sample]] = {claim: [] for claims in claimed.values() for claim in claims}
+        identity_of = _identity_reader(self.identity_labels)
         for sample in answer:
-            of_owner = rows.get(self._identity(sample.labels))
+            of_owner = rows.get(identity_of(sample.labels))
             if of_owner is not None:
                 of_owner.append(sample)
         return {
@@ -62,14 +67,33 @@ class Batch:
             for key in keys
         }
 
-    def _identity(self, labels: Mapping[str, str]) -> Identity:
-        return tuple([labels.get(label, "") for label in self.identity_labels])
+    def part(self, identities: Iterable[Identity]) -> "Batch":
+        """Return the batch of some of the pools; it must have ``write``."""
+        assert self.write is not None
+        chosen = sorted(identities)
+        return replace(self, query=self.write(chosen), owners={identity: self.owners[identity] for identity in chosen})
+
+    def halves(self) -> tuple["Batch", "Batch"] | None:
+        """Return two batches that together are for the same pools; None where neither would ask for less.
+
+        Pools of one namespace stay together for as long as there are others.
+        """
+        ordered = sorted(self.owners)
+        if self.write is None or len(ordered) == 1:
+            return None
+        middle = len(ordered) // 2
+        borders = [number for number, (one, next_) in enumerate(pairwise(ordered), 1) if one[0] != next_[0]]
+        cut = min(borders, key=lambda border: abs(border - middle), default=middle)
+        first, second = self.part(ordered[:cut]), self.part(ordered[cut:])
+        # With more names than that, a query asks for the whole namespace, and so may one for half of them.
+        is_same = self.query in (first.query, second.query) and len(ordered) <= MAX_NAMES
+        return None if is_same else (first, second)
 
 
 def batched(
     owners: Owners,
     identity_labels: tuple[str, ...],
-    query: Callable[[Sequence[Identity]], Query],
+    query: Write,
     claims: Claims = own_rows,
     *,
     max_pools: int = MAX_POOLS,
@@ -81,7 +105,7 @@ def batched(
     Args:
         owners: The pools behind each identity.
         identity_labels: Labels of a row which together say whose it is.
-        query: Makes the query for some identities, which come ascending.
+        query: Makes the query for some identities.
         claims: Which rows are for a pool.
         max_pools: The most pools of one query, where they are not of one namespace.
     """
@@ -100,14 +124,29 @@ def _short_enough(
     identities: Sequence[Identity],
     owners: Owners,
     identity_labels: tuple[str, ...],
-    query: Callable[[Sequence[Identity]], Query],
+    query: Write,
     claims: Claims,
 ) -> Iterator[Batch]:
     """Halve pools until their expression is short."""
     whole = query(identities)
     if len(whole.expr) <= MAX_EXPR_BYTES or len(identities) == 1:
-        yield Batch(whole, identity_labels, {identity: owners[identity] for identity in identities}, claims)
+        yield Batch(whole, identity_labels, {identity: owners[identity] for identity in identities}, claims, query)
         return
     middle = len(identities) // 2
     for half in (identities[:middle], identities[middle:]):
         yield from _short_enough(half, owners, identity_labels, query, claims)
+
+
+def _identity_reader(names: tuple[str, ...]) -> Callable[[Mapping[str, str]], Identity]:
+    """Return what reads a row's identity; the quick way is for rows that have all labels, as nearly all have."""
+    all_of = itemgetter(*names) if len(names) > 1 else None
+
+    def identity(labels: Mapping[str, str]) -> Identity:
+        if all_of is not None:
+            try:
+                return all_of(labels)  # type: ignore[no-any-return]  # a tuple, for several names
+            except KeyError:
+                pass
+        return tuple([labels.get(name, "") for name in names])
+
+    return identity

@@ -61,19 +61,22 @@ class ReadPlan:
     extras: Mapping[PoolKey, Mapping[str, ExtraQuery | str]]
     names: LabelNames
 
-    def observations(self, answers: Mapping[Query, Answer], at: float) -> dict[PoolKey, Observation]:
+    def observations(
+        self, answers: Mapping[Query, Answer], at: float, batches: Sequence[Batch] | None = None
+    ) -> dict[PoolKey, Observation]:
         """Read the answers.
 
         Args:
             answers: Each query's answer, or why it has none; a query without either counts as failed.
             at: The tick's instant in Unix seconds, at which the queries were evaluated.
+            batches: What was asked instead of ``batches`` of the plan, where that was not as planned.
 
         Returns:
             One observation for every pool, whatever failed. Nothing is raised, whatever the answers contain.
         """
         unasked = PrometheusError("the query was not asked")
         rows: dict[str, dict[PoolKey, Answer]] = {name: {} for name in (REPLICAS, FRESHNESS, LATENCY, WORKLOAD)}
-        for batch in self.batches:
+        for batch in self.batches if batches is None else batches:
             of_name = rows.setdefault(batch.query.name, {})
             of_name.update(batch.rows_by_pool(answers.get(batch.query, unasked)))
         observations = {}
@@ -142,9 +145,7 @@ def plan(
     for extra, owners in askers.items():
         batches += extra.batches(owners, names)
     if external:
-        batches = [
-            replace(batch, query=replace(batch.query, expr=narrowed(batch.query.expr, external))) for batch in batches
-        ]
+        batches = [_narrowed(batch, external) for batch in batches]
     return ReadPlan(
         queries=tuple(dict.fromkeys(batch.query for batch in batches)),
         pools=ordered,
@@ -171,6 +172,18 @@ def _extras(
                 extras[key][name] = query
                 _own(askers, query, identity, key)
     return extras, askers
+
+
+def _narrowed(batch: Batch, external: Sequence[LabelMatcher]) -> Batch:
+    def narrow(query: Query) -> Query:
+        return replace(query, expr=narrowed(query.expr, external))
+
+    write = batch.write
+    return replace(
+        batch,
+        query=narrow(batch.query),
+        write=None if write is None else lambda identities: narrow(write(identities)),
+    )
 
 
 def _problem(locator: PoolLocator) -> str | None:

@@ -14,7 +14,7 @@ from scaler.adapters.pool_metrics import PoolView
 from scaler.config.trigger import Trigger
 from scaler.errors import LimitError
 from scaler.model import Action, Decision, PoolKey, PoolPolicy, ReasonCode
-from scaler.policy.history import History
+from scaler.policy.history import Filling, History
 from scaler.units import format_duration
 
 
@@ -29,15 +29,24 @@ class PoolEntry:
     streams: int = 0
     """Open streams: each counts as asking."""
     history: History = field(default_factory=History)
+    filling: Filling | None = field(default_factory=Filling)
+    """How far the pool's past is read; None when that is done."""
     decision: Decision | None = None
     decisions: Counter[tuple[Action, ReasonCode]] = field(default_factory=Counter)
     decided: asyncio.Event = field(default_factory=asyncio.Event)
     """Set with the first decision."""
+    settled: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set with the first decision that rests on the pool's past, or is made though that cannot be read."""
+    first_asked_at: float = field(init=False)
+    """Monotonic seconds of the first call."""
     signalled: bool = False
     """Whether the newest decision made the pool active on data that may be used."""
     activations: int = 0
     """How often ``signalled`` went from false to true."""
     _edge: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def __post_init__(self) -> None:
+        self.first_asked_at = self.asked_at
 
     def publish(self, history: History, decision: Decision, *, signalled: bool) -> None:
         """Put a new snapshot in place, and wake who waits for it.
@@ -51,6 +60,8 @@ class PoolEntry:
         self.decision = decision
         self.decisions[decision.action, decision.reason.code] += 1
         self.decided.set()
+        if self.filling is None or self.filling.given_up:
+            self.settled.set()
         if signalled and not self.signalled:
             self.activations += 1
             self._edge.set()

@@ -1,7 +1,8 @@
 """KEDA's external scaler protocol, answered from snapshots.
 
 KEDA sets no deadline and stalls a ScaledObject while a call hangs, so no handler waits for Prometheus: only the first
-call for a pool waits, for a bounded time, until the tick loop has evaluated it once. Others cost two look-ups.
+calls for a pool wait, for a bounded time, until the tick loop has evaluated it once and its past is read. Others cost
+two look-ups.
 
 What KEDA makes of answers shapes ours:
 
@@ -19,7 +20,7 @@ import re
 import time
 import zlib
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any, Final, TypeVar
 
 import grpc
@@ -92,7 +93,7 @@ class ExternalScaler(pb_grpc.ExternalScalerServicer):
         telemetry: Own metrics.
         parse: Reads a trigger's metadata: namespace, ScaledObject and metadata in, or a ``ConfigError``.
         max_hold_age_s: How long the last answer is held without data.
-        first_answer_timeout_s: How long the first call for a pool waits.
+        first_answer_timeout_s: How long the first calls for a pool wait.
         max_streams: The most streams open at once.
         max_stream_s: The longest life of a stream.
         max_cached: How many triggers' parsed metadata are kept.
@@ -184,13 +185,20 @@ class ExternalScaler(pb_grpc.ExternalScalerServicer):
         return clip(f"bug in this scaler, see its log: {type(error).__name__}: {error}", _MAX_FAULT_CHARS)
 
     async def _decision(self, ref: pb.ScaledObjectRef) -> Decision:
-        """Return the pool's newest decision, waiting for the first one."""
+        """Return the pool's newest decision, waiting for the first one, and a short time for one that knows the past.
+
+        Before the past is read, what this process publishes can be lower than what was published before a restart.
+        """
         entry = self._pool(ref)
         if not entry.decided.is_set():
             try:
                 await asyncio.wait_for(entry.decided.wait(), self._first_answer_timeout_s)
             except TimeoutError:
                 raise not_evaluated(entry, self._first_answer_timeout_s) from None
+        if not entry.settled.is_set():
+            left_s = entry.first_asked_at + self._first_answer_timeout_s - self._clock.monotonic()
+            with suppress(TimeoutError):
+                await asyncio.wait_for(entry.settled.wait(), left_s)
         return answerable(entry, self._clock.now(), self._max_hold_age_s)
 
     def _pool(self, ref: pb.ScaledObjectRef) -> PoolEntry:

@@ -9,9 +9,9 @@ this service decides on the same numbers. What happens off the straight path:
 - The clock steps back further: histories lie in the future. They start anew, but keep the last target and the age of
   the data under it, so that a pool whose data is missing just then is held where it was. Waiting until time has caught
   up would leave the fleet without a scaler for as long as the clock was wrong.
-- A pool's first tick is evaluated as soon as it is asked for, together with all others that came at the same time. Then
-  the ticks before it are read and put under it, so that after a restart, and in a new replica of this service, windows
-  are as full as if it had been there all along.
+- A pool's first tick is evaluated as soon as it is asked for, together with all others that came at the same time. The
+  pool is held until its past is read (``scaler.service.filling``): after a restart, and in a new replica of this
+  service, it then decides as if it had been there all along.
 - A slow or dead Prometheus keeps the pools that are read from it, and no others: each backend is read by itself.
 - An error in one pool leaves that pool with its last decision; an error of everything leaves all of them so. Then the
   answers age, and are refused in the end.
@@ -21,7 +21,6 @@ import asyncio
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
-from itertools import count
 from typing import Final, Protocol
 
 import structlog
@@ -32,8 +31,10 @@ from scaler.adapters.record import decision_record, iso_time
 from scaler.adapters.telemetry import Telemetry
 from scaler.model import Decision, Observation, PoolKey, PoolLocator
 from scaler.policy.decide import advance
-from scaler.policy.history import History, retained_ticks
+from scaler.policy.history import Filling, History, retained_ticks
 from scaler.service.answers import is_usable
+from scaler.service.breather import Breather
+from scaler.service.filling import Filler, PastReader
 from scaler.service.lanes import Lanes, by_backend
 from scaler.service.registry import PoolEntry, Registry
 from scaler.units import format_duration, grid_floor
@@ -43,17 +44,13 @@ COALESCE_S: Final = 0.05
 MAX_SETTLE_S: Final = 1.0
 """Prometheus has appended a scrape's samples well within a second of the scrape."""
 _SETTLE_SHARE: Final = 0.1
-_SLICE_S: Final = 0.001
-"""Longest stretch of deciding before calls get their turn: a call takes some ten turns, so that makes some 10 ms."""
 _READ_GRACE_S: Final = 5.0
 """A read has its own deadlines, of at most the interval; five seconds more means that they do not work."""
-_WARM_UP_SHARE: Final = 0.25
-"""Reads of the past that take a larger share of the interval would be in the way of the present: they are given up."""
 
 _LOG = structlog.stdlib.get_logger("scaler.ticker")
 
 
-class Reader(Protocol):
+class Reader(PastReader, Protocol):
     """Where observations come from: ``scaler.adapters.reader.MetricsReader``, or a stand-in."""
 
     async def observe(self, pools: Mapping[PoolKey, PoolLocator], at: float) -> dict[PoolKey, Observation]:
@@ -90,14 +87,15 @@ class Ticker:
         self._interval_s = interval_s
         self._max_hold_age_s = max_hold_age_s
         self._settle_s = min(MAX_SETTLE_S, interval_s * _SETTLE_SHARE)
+        self._filler = Filler(reader, clock, interval_s=interval_s, decide=self._decide, publish=self._publish)
         self._said = OncePerKey()
         self._newest: float | None = None
 
     async def run(self) -> None:
         """Evaluate ticks and newcomers until cancelled."""
         async with asyncio.TaskGroup() as group:
-            warm_ups = Lanes(group, self._warm_up)
-            newcomers = Lanes(group, partial(self._evaluate_first, then=warm_ups))
+            cold = Lanes(group, self._fill)
+            newcomers = Lanes(group, partial(self._evaluate_first, then=cold))
             group.create_task(self._run_ticks())
             while True:
                 newcomers.add(await self._registry.newcomers(COALESCE_S))
@@ -131,48 +129,13 @@ class Ticker:
             for pools in by_backend(due).values():
                 group.create_task(self._evaluate(pools, at))
 
-    async def warm_up(self, entries: Sequence[PoolEntry]) -> None:
-        """Fill the windows of pools that were evaluated for the first time with the ticks before that one.
-
-        The ticks are read oldest first, all pools at once, and each pool's new history takes the place of its short one
-        as soon as it has caught up with it. A pool that was evaluated further meanwhile is caught up with likewise.
+    async def fill(self, entries: Sequence[PoolEntry]) -> None:
+        """Read the past of pools that were evaluated for the first time.
 
         Args:
             entries: The pools, all of one backend.
         """
-        cold = {entry: History() for entry in entries if entry.decision is not None}
-        if not cold:
-            return
-        span = max(retained_ticks(entry.policy) for entry in cold)
-        newest = round(self.newest_tick() / self._interval_s)
-        breather = _Breather()
-        for number in count(newest - span + 1):
-            at = number * self._interval_s
-            seen = {
-                entry.key: entry.decision.observation for entry in cold if entry.decision and entry.decision.at == at
-            }
-            unread = [entry for entry in cold if entry.key not in seen]
-            started = time.perf_counter()
-            if unread:
-                seen |= await self._observe(unread, at)
-            if time.perf_counter() - started > _WARM_UP_SHARE * self._interval_s:
-                _LOG.info("Prometheus is too slow to read the past: windows fill by themselves", pools=len(cold))
-                return
-            for entry in tuple(cold):
-                await breather.breathe()
-                advanced = self._decide(entry, cold.pop(entry), seen[entry.key])
-                present = entry.history.newest_at
-                # One that is behind by now is of a clock that was set back: there is nothing to catch up with.
-                if advanced is None or present is None or present < at:
-                    continue
-                if present == at and _knows_no_less(advanced[1], entry.decision):
-                    self._publish(entry, *advanced)
-                elif present == at:
-                    _LOG.info("the past could not be read: windows fill by themselves", pool=str(entry.key))
-                else:
-                    cold[entry] = advanced[0]
-            if not cold:
-                return
+        await self._filler.fill(entries)
 
     def newest_tick(self) -> float:
         """Return the newest tick whose samples are in Prometheus by now."""
@@ -196,16 +159,16 @@ class Ticker:
             self._report("newcomers", error)
         then.add(newcomers)
 
-    async def _warm_up(self, cold: list[PoolEntry]) -> None:
+    async def _fill(self, cold: list[PoolEntry]) -> None:
         try:
-            await self.warm_up(cold)
+            await self.fill(cold)
         except Exception as error:  # noqa: BLE001 - as above
-            self._report("warm_up", error)
+            self._report("fill", error)
 
     async def _evaluate(self, entries: Sequence[PoolEntry], at: float) -> None:
         """Take the pools of one backend through a tick."""
         observations = await self._observe(entries, at)
-        breather = _Breather()
+        breather = Breather()
         try:
             for entry in entries:
                 await breather.breathe()
@@ -230,14 +193,20 @@ class Ticker:
         newest = entry.history.newest_at
         if newest is not None and newest >= observation.at:
             return
-        advanced = self._decide(entry, entry.history, observation)
-        if advanced is not None:
-            self._publish(entry, *advanced)
+        advanced = self._decide(entry, entry.history, observation, entry.filling)
+        if advanced is None:
+            return
+        self._publish(entry, *advanced)
+        if entry.filling is not None and entry.filling.given_up:
+            windows = retained_ticks(entry.policy, entry.history.patience)
+            entry.filling = None if len(entry.history.ticks) >= windows else entry.filling
 
-    def _decide(self, entry: PoolEntry, history: History, observation: Observation) -> tuple[History, Decision] | None:
+    def _decide(
+        self, entry: PoolEntry, history: History, observation: Observation, filling: Filling | None = None
+    ) -> tuple[History, Decision] | None:
         """Return what the law makes of an observation; None where it fails, which is reported."""
         try:
-            return advance(entry.policy, history, observation)
+            return advance(entry.policy, history, observation, filling)
         except Exception as error:  # noqa: BLE001 - one pool's fault is that pool's alone
             self._report("decide", error, pool=str(entry.key))
             return None
@@ -273,26 +242,6 @@ class Ticker:
         self._telemetry.fault(where)
         if self._said.first((where, type(error), str(error), *context.values())):
             _LOG.error("unexpected error; the last decisions stay", where=where, exc_info=error, **context)
-
-
-def _knows_no_less(decision: Decision, than: Decision | None) -> bool:
-    """Tell whether a decision rests on data as new as another's: a past that is not answered must not take it away."""
-    if than is None or than.usable_at is None:
-        return True
-    return decision.usable_at is not None and decision.usable_at >= than.usable_at
-
-
-class _Breather:
-    """Gives calls their turn within long work."""
-
-    def __init__(self) -> None:
-        self._until = time.perf_counter() + _SLICE_S
-
-    async def breathe(self) -> None:
-        """Let others run if the slice is over."""
-        if time.perf_counter() > self._until:
-            await asyncio.sleep(0)
-            self._until = time.perf_counter() + _SLICE_S
 
 
 def _gist(decision: Decision) -> tuple[object, ...]:

@@ -112,7 +112,7 @@ async def test_pools_first_asked_for_together_are_read_together() -> None:
 
 
 async def test_further_calls_cost_no_read() -> None:
-    async with serving(FakeReader(past_gate=asyncio.Event())) as served:
+    async with serving(FakeReader()) as served:
         for _ in range(5):
             await served.stub.GetMetricSpec(ref())
             await served.stub.GetMetrics(metrics_of(ref()))
@@ -130,6 +130,24 @@ async def test_the_first_call_waits_no_longer_than_it_may() -> None:
         reader.gate.set()
         await eventually(lambda: served.sample("vllm_scaler_target_replicas") == 4)
         assert (await served.stub.GetMetrics(metrics_of(ref()))).metricValues[0].metricValue == 4
+
+
+async def test_the_first_answer_waits_for_the_past_that_may_hold_an_increase() -> None:
+    reader = FakeReader(past_gate=asyncio.Event())
+    async with serving(reader) as served:
+        call = asyncio.ensure_future(served.stub.GetMetrics(metrics_of(ref())))
+        await eventually(lambda: len(reader.past_reads) == 1)
+        assert not call.done()
+        assert reader.past_gate is not None
+        reader.past_gate.set()
+        assert (await call).metricValues[0].metricValue == 4
+
+
+async def test_a_past_that_takes_long_delays_the_first_answer_no_longer_than_it_may() -> None:
+    async with serving(FakeReader(past_gate=asyncio.Event()), first_answer_timeout=0.2) as served:
+        assert (await served.stub.GetMetrics(metrics_of(ref()), timeout=2)).metricValues[0].metricValue == 4
+        served.clock.advance(0.2)
+        assert (await served.stub.IsActive(ref(), timeout=2)).result
 
 
 async def test_a_pool_of_which_nothing_is_known_is_an_error_and_never_zero() -> None:

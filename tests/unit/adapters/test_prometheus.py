@@ -16,6 +16,7 @@ from scaler.adapters.prometheus import Prometheus
 from scaler.errors import (
     PrometheusDecodeError,
     PrometheusError,
+    PrometheusOversizeError,
     PrometheusPartialError,
     PrometheusRejectedError,
     PrometheusTimeoutError,
@@ -293,7 +294,7 @@ async def test_an_answer_that_is_too_long_is_not_read_to_its_end(server: Server,
     packed = {"Content_Encoding": "gzip"} if body.startswith(b"\x1f") else {}
     server.script = [refuse(200, body, **packed)]
     error = await failure(client(max_response_bytes=1000))
-    assert isinstance(error, PrometheusDecodeError)
+    assert isinstance(error, PrometheusOversizeError)
     assert "longer than 1000 bytes" in str(error)
 
 
@@ -409,3 +410,60 @@ async def test_a_query_that_nobody_awaits_any_more_gives_its_thread_back(server:
         await query
     server.over.set()
     assert len(await prometheus.query("up", AT)) == 1
+
+
+def answer_range(handler: Handler, form: dict[str, list[str]], *, most: int) -> None:
+    """Answer like Prometheus: one series whose value is the number of the instant; no more than so many of them."""
+    start, end, step = (float(form[name][0]) for name in ("start", "end", "step"))
+    count = round((end - start) / step) + 1
+    if count > most:
+        text = "query processing would load too many samples into memory in query execution"
+        refuse_as_prometheus(422, "execution", text)(handler)
+        return
+    values = [[start + number * step, str((start + number * step - AT) / step)] for number in range(count)]
+    result = [{"metric": {"pod": "a"}, "values": values}]
+    body = {"status": "success", "data": {"resultType": "matrix", "result": result}}
+    handler.reply(200, json.dumps(body).encode())
+
+
+def ranges(*, most: int = 11_000) -> Behaviour:
+    return lambda handler: answer_range(handler, handler.server.asked[-1][1], most=most)
+
+
+async def test_a_range_is_posted_as_a_form_and_gives_a_vector_for_each_instant(server: Server, client: Make) -> None:
+    server.script = [ranges()]
+    vectors = await client().query_range("up", AT, AT + 45, 15)
+    assert [[sample.value for sample in vector] for vector in vectors] == [[0], [1], [2], [3]]
+    ((path, form),) = server.asked
+    assert path == "/api/v1/query_range"
+    assert [form[name] for name in ("query", "start", "end", "step")] == [
+        ["up"],
+        ["1800000000.125"],
+        ["1800000045.125"],
+        ["15.000"],
+    ]
+
+
+async def test_a_range_that_is_too_much_for_prometheus_is_asked_for_in_parts(server: Server, client: Make) -> None:
+    server.script = [ranges(most=3)]
+    vectors = await client().query_range("up", AT, AT + 9 * 15, 15)
+    assert [sample.value for vector in vectors for sample in vector] == list(range(10))
+    assert 4 < len(server.asked) < 12
+
+
+async def test_a_range_whose_answer_is_too_long_is_asked_for_in_parts(server: Server, client: Make) -> None:
+    server.script = [ranges()]
+    vectors = await client(max_response_bytes=400).query_range("up", AT, AT + 99 * 15, 15)
+    assert [sample.value for vector in vectors for sample in vector] == list(range(100))
+
+
+async def test_one_instant_that_is_too_much_is_an_error(server: Server, client: Make) -> None:
+    server.script = [ranges(most=0)]
+    with pytest.raises(PrometheusOversizeError, match="too many samples"):
+        await client().query_range("up", AT, AT + 30, 15)
+
+
+async def test_no_more_instants_are_asked_for_at_once_than_prometheus_takes(server: Server, client: Make) -> None:
+    server.script = [ranges()]
+    assert len(await client().query_range("up", AT, AT + 11_999, 1)) == 12_000
+    assert len(server.asked) == 2

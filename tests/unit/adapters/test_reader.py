@@ -1,5 +1,6 @@
 import asyncio
 import itertools
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -8,7 +9,12 @@ import pytest
 from structlog.testing import capture_logs
 
 from scaler.adapters.reader import Backend, MetricsReader, only
-from scaler.errors import PrometheusPartialError, PrometheusTimeoutError
+from scaler.errors import (
+    PrometheusError,
+    PrometheusPartialError,
+    PrometheusRejectedError,
+    PrometheusTimeoutError,
+)
 from scaler.model import Absent, Extra, LabelMatcher, Observation, PoolKey, PoolLocator
 from scaler.promql import Sample
 from tests.prometheus_rows import AT, KEY, LOCATOR, NAMES, asking, engine, scraped
@@ -29,6 +35,14 @@ class Api:
     async def query(self, expr: str, at: float, deadline: float | None = None) -> tuple[Sample, ...]:
         self.asked.append((expr, at, deadline))
         return self.rule(expr)
+
+    async def query_range(
+        self, expr: str, start: float, end: float, step_s: float, deadline: float | None = None
+    ) -> tuple[tuple[Sample, ...], ...]:
+        assert deadline is None
+        self.asked.append((expr, start, end))
+        count = round((end - start) / step_s) + 1
+        return tuple(self.rule(expr) for _ in range(count))
 
 
 def healthy(expr: str) -> tuple[Sample, ...]:
@@ -226,3 +240,75 @@ async def test_a_pool_of_a_backend_that_is_gone_is_missing_and_says_so() -> None
     assert seen[KEY].running == 4
     assert seen[OTHER_KEY].running is Absent.MISSING
     assert "no Prometheus 'eu-1'" in seen[OTHER_KEY].notes[0]
+
+
+TICKS = (AT - 30, AT - 15, AT)
+
+
+async def test_the_past_is_read_with_one_range_for_each_query_and_as_the_present_would_have_been() -> None:
+    api = Api(healthy)
+    reader = MetricsReader(only(api), NAMES)
+    past = await reader.observe_range({KEY: LOCATOR}, TICKS)
+    assert [(start, end) for _, start, end in api.asked] == [(AT - 30, AT)] * 4
+    assert past.failures == ()
+    assert list(past.observations) == [await reader.observe({KEY: LOCATOR}, at) for at in TICKS]
+
+
+async def test_one_tick_is_a_past_too() -> None:
+    past = await MetricsReader(only(Api(healthy)), NAMES).observe_range({KEY: LOCATOR}, [AT])
+    assert [seen[KEY].at for seen in past.observations] == [AT]
+
+
+@pytest.mark.parametrize(
+    ("error", "failures"),
+    [
+        pytest.param(PrometheusTimeoutError("too slow"), ("latency: too slow",), id="asking again may help"),
+        pytest.param(PrometheusRejectedError("parse error"), (), id="it will be refused the next time too"),
+    ],
+)
+async def test_a_failed_range_is_missing_and_told_where_asking_again_may_help(
+    error: PrometheusError, failures: tuple[str, ...]
+) -> None:
+    def rule(expr: str) -> tuple[Sample, ...]:
+        if "histogram_quantile" in expr:
+            raise error
+        return healthy(expr)
+
+    past = await MetricsReader(only(Api(rule)), NAMES).observe_range({KEY: LOCATOR}, TICKS)
+    assert past.failures == failures
+    assert [(seen[KEY].running, seen[KEY].ttft_p95_s) for seen in past.observations] == [(4, Absent.MISSING)] * 3
+
+
+async def test_a_fault_of_the_client_in_a_read_of_the_past_is_a_failure() -> None:
+    def rule(_: str) -> tuple[Sample, ...]:
+        raise ZeroDivisionError("what nobody thought of")
+
+    with capture_logs() as logs:
+        past = await MetricsReader(only(Api(rule)), NAMES).observe_range({KEY: LOCATOR}, TICKS)
+    assert past.observations == ()
+    assert "ZeroDivisionError" in past.failures[0]
+    assert [log["event"] for log in logs] == ["reading_failed"]
+
+
+async def test_pools_whose_queries_are_spoilt_by_another_keep_their_readings_now_and_in_the_past() -> None:
+    spoiler = PoolKey("team-1", "llama", "0badcafe")
+    pools = {KEY: LOCATOR, spoiler: replace(LOCATOR, namespace="team-1")}
+
+    def rule(expr: str) -> tuple[Sample, ...]:
+        if "team-1" in expr and "reason" in expr:
+            raise PrometheusTimeoutError("too many rows")
+        return healthy(expr)
+
+    class Patient(Api):
+        def deadline(self) -> float:
+            return math.inf
+
+    api = Patient(rule)
+    reader = MetricsReader(only(api), NAMES)
+    seen = await reader.observe(pools, AT)
+    assert (seen[KEY].running, seen[spoiler].running) == (4, Absent.MISSING)
+    api.asked.clear()
+    past = await reader.observe_range(pools, TICKS)
+    assert past.failures == (), "what is known to fail is no reason to wait"
+    assert [(each[KEY].running, each[spoiler].running) for each in past.observations] == [(4, Absent.MISSING)] * 3
+    assert len(api.asked) == 4

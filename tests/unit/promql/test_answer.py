@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scaler.errors import PrometheusDecodeError, PrometheusError, PrometheusPartialError, PrometheusRejectedError
-from scaler.promql.answer import decode_vector
+from scaler.promql import Sample
+from scaler.promql.answer import decode_matrix, decode_vector
 
 
 def body(*elements: Any, kind: str = "vector", **more: Any) -> bytes:
@@ -95,7 +96,7 @@ json_values = st.recursive(
     lambda children: (
         st.lists(children, max_size=3)
         | st.dictionaries(
-            st.sampled_from(["status", "data", "result", "resultType", "metric", "value", "warnings"]),
+            st.sampled_from(["status", "data", "result", "resultType", "metric", "value", "values", "warnings"]),
             children,
             max_size=4,
         )
@@ -142,3 +143,54 @@ def test_a_long_answer_that_is_cut_off_or_spoilt_is_none(share: float) -> None:
     for spoilt in (whole[:at], whole[:at] + b"\x01" + whole[at + 1 :]):
         with pytest.raises(PrometheusDecodeError):
             decode_vector(spoilt)
+
+
+def matrix(text: bytes) -> tuple[tuple[Sample, ...], ...]:
+    """Read an answer for the instants 30, 45 and 60."""
+    return decode_matrix(text, lambda at: round((at - 30) / 15), 3)
+
+
+def series(*values: Any, **labels: str) -> dict[str, Any]:
+    return {"metric": labels, "values": values}
+
+
+def test_a_matrix_is_a_vector_for_each_instant() -> None:
+    first, second, third = matrix(
+        body(series([30, "1"], [60, "NaN"], pod="a"), series([60.0, "2"], pod="b"), kind="matrix")
+    )
+    assert first == (Sample({"pod": "a"}, 1.0, 30.0),)
+    assert second == ()
+    assert [(sample.labels["pod"], sample.at) for sample in third] == [("a", 60), ("b", 60)]
+
+
+def test_the_instants_of_native_histograms_are_left_out() -> None:
+    histogram = {"metric": {"pod": "b"}, "histograms": [[30, {"count": "1", "sum": "2"}]]}
+    assert [len(vector) for vector in matrix(body(histogram, series([45, "1"]), kind="matrix"))] == [0, 1, 0]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        body(element("1")),
+        body(series([75, "1"]), kind="matrix"),
+        body(series([15, "1"]), kind="matrix"),
+        body(series(["30", "one"]), kind="matrix"),
+        body(series(30, "1"), kind="matrix"),
+        body({"metric": {}, "values": "30"}, kind="matrix"),
+        body({"values": [[30, "1"]]}, kind="matrix"),
+        body(series([1e400, "1"]), kind="matrix"),
+    ],
+)
+def test_a_matrix_that_the_api_does_not_promise_is_a_decode_error(text: bytes) -> None:
+    with pytest.raises(PrometheusDecodeError) as caught:
+        matrix(text)
+    assert len(str(caught.value)) < 1000
+
+
+@given(st.binary() | json_values.map(lambda value: body(value, kind="matrix")))
+def test_any_bytes_are_a_matrix_or_a_prometheus_error(text: bytes) -> None:
+    try:
+        vectors = matrix(text)
+    except PrometheusError:
+        return
+    assert len(vectors) == 3

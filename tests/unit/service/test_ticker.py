@@ -252,7 +252,8 @@ async def test_a_fault_in_one_pool_leaves_it_its_last_decision_and_the_others_al
 async def test_a_record_is_written_when_a_decision_changes_and_not_for_each_tick(
     ticker: Ticker, registry: Registry, clock: ManualClock, reader: FakeReader
 ) -> None:
-    registry.ask(trigger())
+    entry, _ = registry.ask(trigger())
+    entry.filling = None
     clock.advance(1)
     reader.load = 12.0
     with capture_logs() as logs:
@@ -330,97 +331,3 @@ async def test_newcomers_are_answered_while_a_tick_waits_for_prometheus(
         hanging, reader.gate = reader.gate, None
         await eventually(ask(registry, "new"))
         hanging.set()
-
-
-def changing(_key: PoolKey, at: float) -> Observation:
-    """A load that rises and falls, as of any tick, past ones too."""
-    number = round(at / TICK_S)
-    return observation(number, 20.0 + number % 7, 6)
-
-
-def clock_at(ticks: int) -> ManualClock:
-    return ManualClock(START + ticks * TICK_S + 1)
-
-
-async def test_a_service_that_was_restarted_decides_as_one_that_never_stopped() -> None:
-    clock, reader = clock_at(-60), FakeReader(answer=changing)
-    old_pools, old = started(clock, reader)
-    old_entry, _ = old_pools.ask(trigger())
-    for _ in range(60):
-        await old.tick()
-        clock.advance(TICK_S)
-        old_pools.ask(trigger())
-    await old.tick()
-    new_pools, new = started(clock_at(0), reader)
-    new_entry, _ = new_pools.ask(trigger())
-    await new.tick()
-    assert new_entry.history.ticks != old_entry.history.ticks
-    await new.warm_up([new_entry])
-    assert new_entry.history.ticks == old_entry.history.ticks
-    assert new_entry.decision == old_entry.decision
-
-
-def started(clock: ManualClock, reader: FakeReader) -> tuple[Registry, Ticker]:
-    registry = Registry(clock, max_pools=10, idle_timeout_s=600)
-    return registry, Ticker(registry, reader, clock, Telemetry(), interval_s=TICK_S, max_hold_age_s=600)
-
-
-async def test_the_first_answer_does_not_wait_for_the_past(
-    ticker: Ticker, registry: Registry, clock: ManualClock, reader: FakeReader
-) -> None:
-    reader.past_gate = asyncio.Event()
-    entry, _ = registry.ask(trigger())
-    clock.advance(1)
-    async with running(ticker):
-        await eventually(lambda: len(reader.reads) == 2)
-        assert entry.decision is not None
-        assert len(entry.history.ticks) == 1
-        # The present goes on meanwhile, and the past is put under all of it.
-        clock.advance(TICK_S)
-        await eventually(newest_is(entry, START + TICK_S))
-        reader.past_gate.set()
-        await eventually(lambda: len(entry.history.ticks) == 21)
-    assert [tick.at for tick in entry.history.ticks] == [START + number * TICK_S for number in range(-19, 2)]
-
-
-async def test_a_prometheus_that_is_slow_is_not_asked_for_the_past(
-    ticker: Ticker, registry: Registry, reader: FakeReader, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("scaler.service.ticker._WARM_UP_SHARE", 0.0)
-    entry, _ = registry.ask(trigger())
-    await ticker.evaluate([entry], ticker.newest_tick())
-    await ticker.warm_up([entry])
-    assert len(reader.reads) == 2
-    assert len(entry.history.ticks) == 1
-
-
-async def test_a_clock_that_is_set_back_meanwhile_gets_no_history_from_the_future(
-    ticker: Ticker, registry: Registry, clock: ManualClock, reader: FakeReader
-) -> None:
-    reader.past_gate = asyncio.Event()
-    entry, _ = registry.ask(trigger())
-    clock.advance(1)
-    async with running(ticker):
-        await eventually(lambda: len(reader.reads) > 1)
-        clock.step(-7200)
-        clock.advance(TICK_S)
-        await eventually(lambda: reader.at_ticks()[-1] < START - 7000)
-        reader.past_gate.set()
-        await eventually(newest_is(entry, START - 7200 + TICK_S))
-        clock.advance(TICK_S)
-        await eventually(newest_is(entry, START - 7200 + 2 * TICK_S))
-
-
-async def test_first_decisions_of_those_who_come_late_go_before_the_past_of_those_who_came_first(
-    ticker: Ticker, registry: Registry, clock: ManualClock, reader: FakeReader
-) -> None:
-    reader.gate = asyncio.Event()
-    clock.advance(1)
-    first, _ = registry.ask(trigger("first"))
-    async with running(ticker):
-        await eventually(lambda: any(first.key in keys for keys, _ in reader.reads))
-        late, _ = registry.ask(trigger("late"))
-        reader.gate.set()
-        await eventually(lambda: any(at < START for _, at in reader.reads))
-        past = next(number for number, (_, at) in enumerate(reader.reads) if at < START)
-        assert any(late.key in keys and at == START for keys, at in reader.reads[:past])

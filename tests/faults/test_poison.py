@@ -1,0 +1,147 @@
+"""One pool of several makes the queries fail that it shares with the others."""
+
+import asyncio
+import json
+from collections.abc import Callable, Mapping
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeAlias
+
+import pytest
+
+from scaler.model import Decision
+from scaler.promql import parting
+from tests.fakes import eventually
+from tests.faults.fleet import Fleet, Watching, watching
+from tests.faults.keda import PATIENCE_S, Keda, keda
+from tests.faults.proxy import Proxy, Reply, proxied, refusal
+from tests.faults.service import Scaled, scaled
+
+POOLS = 4
+PLANNED = 4
+"""Queries of one tick while nothing is wrong."""
+PAUSE_S = 3.0
+"""For which a pool is held back, instead of a minute."""
+TICKS = 4
+"""One more than the window within which fewer replicas would do."""
+
+Ask: TypeAlias = Callable[[], Reply]
+
+
+def late(proxy: Proxy, ask: Ask) -> Reply:
+    proxy.over.wait(5)
+    return ask()
+
+
+def too_long(_: Proxy, ask: Ask) -> Reply:
+    return Reply(200, ask().body + b" " * (1 << 20))
+
+
+def with_warning(_: Proxy, ask: Ask) -> Reply:
+    return Reply(200, json.dumps({**json.loads(ask().body), "warnings": ["a store is gone"]}).encode())
+
+
+FAULTS: Mapping[str, Callable[[Proxy, Ask], Reply]] = {
+    "refused": lambda _proxy, _ask: refusal(422, "execution", "found duplicate series"),
+    "oversize": too_long,
+    "partial": with_warning,
+    "slow": late,
+}
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What happened to pools of 4 replicas, the last of which spoils queries.
+
+    Args:
+        kedas: What KEDA heard of each pool.
+        values: The newest of it in the fault, once the others had needed 6.
+        notes: What the decision for the pool that spoils said then.
+        queries: How many there were in each tick of the fault, on the average.
+    """
+
+    kedas: tuple[Keda, ...]
+    values: tuple[float | None, ...]
+    notes: str
+    queries: float
+
+
+def decision(pool: Scaled, fleet: Fleet) -> Decision | None:
+    return next((view.decision for view in pool.telemetry.pools() if view.key.namespace == fleet.namespace), None)
+
+
+def has_data(pool: Scaled, fleet: Fleet) -> bool:
+    found = decision(pool, fleet)
+    return found is not None and found.usable_at == found.at
+
+
+async def suffer(reply: Callable[[Proxy, Ask], Reply], fleets: list[Fleet], prometheus: Watching) -> Seen:
+    """Take pools through a fault of the last: 4 replicas before; in it a load that needs 6 in all of them."""
+    *healthy, poison = fleets
+    async with AsyncExitStack() as stack:
+        proxy = stack.enter_context(proxied(prometheus.url))
+        pool = await stack.enter_async_context(scaled(proxy.url, fleets[0], query_concurrency=8))
+        others = [await stack.enter_async_context(keda([pool.service.grpc_port], fleet)) for fleet in fleets[1:]]
+        kedas = (pool.keda, *others)
+        for client in kedas:
+            await client.hears(4.0)
+        await pool.settles(4)
+        await eventually(lambda: all(has_data(pool, fleet) for fleet in fleets), PATIENCE_S)
+
+        began, asked = pool.sample("vllm_scaler_ticks_total"), len(proxy.asked)
+        proxy.fault = lambda expr, ask: reply(proxy, ask) if poison.namespace in expr else ask()
+        for fleet in fleets:
+            fleet.load = 22.0
+        for client in kedas[:-1]:
+            await client.hears(6.0)
+        await eventually(lambda: pool.sample("vllm_scaler_ticks_total") >= began + 2 * TICKS, PATIENCE_S)
+        await eventually(lambda: all(has_data(pool, fleet) for fleet in healthy), PATIENCE_S)
+        found = decision(pool, poison)
+        assert found is not None
+        values = tuple(client.value for client in kedas)
+        queries = (len(proxy.asked) - asked) / (pool.sample("vllm_scaler_ticks_total") - began)
+        proxy.fault = None
+        proxy.over.set()
+        await kedas[-1].hears(6.0)
+        return Seen(kedas, values, "; ".join(found.observation.notes), queries)
+
+
+async def suffer_all(folder: Path) -> dict[str, Seen]:
+    fleets = {name: [Fleet(f"{name}-{number}") for number in range(POOLS)] for name in FAULTS}
+    with watching([fleet for group in fleets.values() for fleet in group], folder) as prometheus:
+        seen = await asyncio.gather(*(suffer(reply, fleets[name], prometheus) for name, reply in FAULTS.items()))
+    return dict(zip(FAULTS, seen, strict=True))
+
+
+@pytest.fixture(scope="module")
+def seen(tmp_path_factory: pytest.TempPathFactory, prometheus_bin: Path) -> dict[str, Seen]:
+    assert prometheus_bin
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(parting, "FIRST_PAUSE_S", PAUSE_S)
+        patch.setattr(parting, "LONGEST_PAUSE_S", PAUSE_S)
+        return asyncio.run(suffer_all(tmp_path_factory.mktemp("poison")))
+
+
+def check(seen: Seen, *, words: str) -> None:
+    """The pool that spoils keeps 4, the others go to 6 meanwhile, and so does it when the fault is over."""
+    assert [client.lowered() for client in seen.kedas] == [[]] * POOLS
+    assert seen.values == (6.0,) * (POOLS - 1) + (4.0,)
+    assert words in seen.notes
+    assert seen.queries <= PLANNED + parting.MOST_FURTHER
+
+
+def test_a_pool_whose_queries_are_refused(seen: dict[str, Seen]) -> None:
+    check(seen["refused"], words="found duplicate series")
+
+
+def test_a_pool_that_has_too_many_series(seen: dict[str, Seen]) -> None:
+    check(seen["oversize"], words="is longer than 65536 bytes")
+
+
+def test_a_pool_whose_store_is_away(seen: dict[str, Seen]) -> None:
+    check(seen["partial"], words="a store is gone")
+
+
+def test_a_pool_whose_queries_are_slow(seen: dict[str, Seen]) -> None:
+    check(seen["slow"], words="did not answer in")
