@@ -134,7 +134,7 @@ def _write_pool(lines: dict[str, list[str]], view: PoolView, now: float) -> None
         _write(lines, "decisions_total", f'{labels},action="{action.value}",reason="{reason.value}"', count)
     if view.decision is not None:
         _write_decision(lines, labels, view.decision, now)
-        _write_history(lines, labels, view.history, view.decision.at)
+        _write_history(lines, labels, view.history, view.decision.observation)
 
 
 def _write_decision(lines: dict[str, list[str]], labels: str, decision: Decision, now: float) -> None:
@@ -181,9 +181,11 @@ def _write_observation(lines: dict[str, list[str]], labels: str, seen: Observati
     _write(lines, "sample_age_seconds", labels, seen.newest_sample_age_s)
 
 
-def _write_history(lines: dict[str, list[str]], labels: str, history: History, at: float) -> None:
+def _write_history(lines: dict[str, list[str]], labels: str, history: History, seen: Observation) -> None:
     since = history.starting_since
-    _write(lines, "starting_seconds", labels, 0.0 if since is None else max(0.0, at - since))
+    # While it is not known who serves, nobody can be said to be starting still.
+    if not isinstance(seen.serving, Absent):
+        _write(lines, "starting_seconds", labels, 0.0 if since is None else max(0.0, seen.at - since))
     _write(lines, "regretted_increases", labels, len(history.regrets))
 
 

@@ -12,6 +12,7 @@ import pytest
 import yaml
 from grpc_health.v1 import health_pb2
 
+from scaler.model import ReasonCode, SignalName
 from scaler.protos import externalscaler_pb2
 
 ROOT = Path(__file__).parents[2]
@@ -277,3 +278,12 @@ def test_every_block_of_promql_in_a_runbook_is_one_query(alert: str) -> None:
     for block in re.findall(r"^```promql\n(.*?)^```$", text, re.MULTILINE | re.DOTALL):
         assert block.count("\n") == 1
         promql_parser.parse(block)
+
+
+@pytest.mark.parametrize("path", [RULES, *sorted(RUNBOOKS.glob("*.md"))], ids=lambda path: path.stem)
+def test_a_reason_or_signal_that_is_asked_for_is_one_that_the_law_gives(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    codes = re.findall(r'(?:limit|diagnostic|reason)="(\w+)"', text)
+    signals = [name for names in re.findall(r'signal=~?"([\w|]+)"', text) for name in names.split("|")]
+    assert set(codes) - set(ReasonCode) == set()
+    assert set(signals) - set(SignalName) == set()

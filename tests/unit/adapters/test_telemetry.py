@@ -148,6 +148,8 @@ def test_a_pool_shows_for_how_long_replicas_have_been_starting() -> None:
     waiting = [observation(tick, 60, 8, running=16.0, waiting=44.0, serving=4.0, ready=4.0) for tick in range(5)]
     assert of_pool(scrape(view(*waiting)), "starting_seconds") == 60
     assert of_pool(scrape(view(observation(0, 8, 4))), "starting_seconds") == 0
+    unknown = observation(5, 60, 8, serving=Absent.MISSING, ready=Absent.MISSING)
+    assert of_pool(scrape(view(*waiting, unknown)), "starting_seconds") is None
 
 
 def test_a_pool_shows_increases_that_took_a_decrease_back() -> None:
