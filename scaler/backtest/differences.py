@@ -70,9 +70,18 @@ class Differences:
     more_s: float = 0.0
     """For how long there were more replicas than recorded."""
     fewer_s: float = 0.0
+    ours_s: float = 0.0
+    """The policy's replica-seconds while both counts are known."""
+    theirs_s: float = 0.0
+    """The recorded replica-seconds while both counts are known."""
     left_out: int = 0
     """Periods beyond ``most``."""
     _open: Period | None = None
+
+    @property
+    def ratio(self) -> float | None:
+        """The policy's replica-hours for each one that was recorded, while both are known; None without any."""
+        return self.ours_s / self.theirs_s if self.theirs_s else None
 
     def see(self, at: float, ours: int | None, theirs: int | None, *, why: Reason, reason: Reason) -> None:
         """Take the next tick.
@@ -84,8 +93,13 @@ class Differences:
             why: Why the policy has this count, in case a period begins here.
             reason: What decided at this tick.
         """
-        difference = 0 if ours is None or theirs is None else ours - theirs
-        if ours is None or theirs is None or not difference:
+        if ours is None or theirs is None:
+            self._open = None
+            return
+        self.ours_s += ours * self.tick_s
+        self.theirs_s += theirs * self.tick_s
+        difference = ours - theirs
+        if not difference:
             self._open = None
             return
         if difference > 0:

@@ -237,12 +237,11 @@ class Backtest:
 
 
 def replicas_of(observation: Observation) -> int | None:
-    """Return how many replicas were asked for; those that served where that is not known."""
-    for reading in (observation.requested, observation.serving):
-        number = _number(reading)
-        if number is not None:
-            return int(number)
-    return None
+    """Return how many replicas were asked for; those that served where that is not known, None where none did."""
+    requested = _number(observation.requested)
+    if requested is None:
+        return int(_number(observation.serving) or 0) or None
+    return int(requested)
 
 
 def _number(reading: Reading) -> float | None:
