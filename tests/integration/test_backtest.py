@@ -73,7 +73,7 @@ def test_what_prometheus_has_stored_gives_the_decisions_that_were_made(stored: s
     (tried,) = report["policies"]
     assert tried["recorded"]["increases"] == tried["ours"]["increases"] >= 3
     assert tried["fewer_s"] == tried["ours"]["decreases"] * TICK_S
-    assert tried["unanswered_s"] == 0
+    assert tried["ours"]["unanswered_s"] == 0
 
     own = found(pool, "--history", saved, "--mode", "counterfactual", "--variant", "lean:slotsPerReplica=16")
     same, lean = own["policies"]
