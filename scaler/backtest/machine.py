@@ -89,8 +89,8 @@ def _period(period: Period) -> dict[str, Any]:
         "ours": list(period.ours),
         "recorded": list(period.theirs),
         "replica_hours": _round(period.replica_s / 3600),
-        "reason": period.why.code.value,
-        "why": period.why.text,
+        "reason": period.reason,
+        "story": period.story,
         "reasons_s": _seconds(period.reasons_s),
     }
 

@@ -131,7 +131,7 @@ def _period(period: Period) -> tuple[str, ...]:
         _range(period.ours),
         _range(period.theirs),
         f"{period.replica_s / _HOUR_S:+.3f}",
-        period.why.text,
+        period.story,
         decided,
     )
 

@@ -100,7 +100,8 @@ def test_json_has_every_figure_and_no_number_that_json_has_not() -> None:
     assert paid["ours"]["cost"] == 12.0
     assert paid["limits_s"]["cost_limit"] == 3600.0
     assert paid["differences"][0]["ours"] == [6, 6]
-    assert paid["differences"][0]["reason"] == "cost_limit" or "in flight 30" in paid["differences"][0]["why"]
+    assert paid["differences"][0]["reason"] == "burst"
+    assert "8 replicas are wanted; maxHourlyCost 12 pays for 6 at 2 each" in paid["differences"][0]["story"]
 
 
 def page_of(pool: PoolPolicy, past: list[Observation], replica: Replica | None = None) -> str:
