@@ -5,7 +5,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
-from scaler.model import Reason
+from scaler.model import Decision
+from scaler.policy.narrate import narrate
 
 PERIOD_LIMIT: Final = 2_000
 """Periods that are kept one by one; a week that differs more often is read by its totals."""
@@ -37,7 +38,8 @@ class Period:
         ours: The fewest and the most replicas of the policy.
         theirs: The fewest and the most that were recorded.
         replica_s: By how many replica-seconds the policy's are more; below zero they are fewer.
-        why: Why it began, in the words of the decision.
+        reason: The code of the reason for which it began.
+        story: Why it began, as the decision's record has it.
         reasons_s: For how long each reason decided.
     """
 
@@ -46,7 +48,8 @@ class Period:
     ours: tuple[int, int]
     theirs: tuple[int, int]
     replica_s: float
-    why: Reason
+    reason: str
+    story: str
     reasons_s: Durations
 
     @property
@@ -70,22 +73,36 @@ class Differences:
     more_s: float = 0.0
     """For how long there were more replicas than recorded."""
     fewer_s: float = 0.0
+    ours_s: float = 0.0
+    """The policy's replica-seconds while both counts are known."""
+    theirs_s: float = 0.0
+    """The recorded replica-seconds while both counts are known."""
     left_out: int = 0
     """Periods beyond ``most``."""
     _open: Period | None = None
 
-    def see(self, at: float, ours: int | None, theirs: int | None, *, why: Reason, reason: Reason) -> None:
+    @property
+    def ratio(self) -> float | None:
+        """The policy's replica-hours for each one that was recorded, while both are known; None without any."""
+        return self.ours_s / self.theirs_s if self.theirs_s else None
+
+    def see(self, at: float, ours: int | None, theirs: int | None, *, cause: Decision, newest: Decision) -> None:
         """Take the next tick.
 
         Args:
             at: The tick, Unix seconds.
             ours: The policy's replicas; None where it has no answer.
             theirs: The recorded replicas; None where they are not known.
-            why: Why the policy has this count, in case a period begins here.
-            reason: What decided at this tick.
+            cause: What the policy's count comes from, in case a period begins here.
+            newest: The decision of this tick.
         """
-        difference = 0 if ours is None or theirs is None else ours - theirs
-        if ours is None or theirs is None or not difference:
+        if ours is None or theirs is None:
+            self._open = None
+            return
+        self.ours_s += ours * self.tick_s
+        self.theirs_s += theirs * self.tick_s
+        difference = ours - theirs
+        if not difference:
             self._open = None
             return
         if difference > 0:
@@ -94,7 +111,9 @@ class Differences:
             self.fewer_s += self.tick_s
         period, end = self._open, at + self.tick_s
         if period is None or (period.replica_s > 0) != (difference > 0):
-            period = self._open = Period(at, end, (ours, ours), (theirs, theirs), 0.0, why, Durations())
+            period = self._open = Period(
+                at, end, (ours, ours), (theirs, theirs), 0.0, cause.reason.code, narrate(cause), Durations()
+            )
             if len(self.periods) < self.most:
                 self.periods.append(period)
             else:
@@ -103,4 +122,4 @@ class Differences:
         period.ours = min(period.ours[0], ours), max(period.ours[1], ours)
         period.theirs = min(period.theirs[0], theirs), max(period.theirs[1], theirs)
         period.replica_s += difference * self.tick_s
-        period.reasons_s.add((reason.code,), self.tick_s)
+        period.reasons_s.add((newest.reason.code,), self.tick_s)

@@ -59,6 +59,7 @@ def _policy(case: Case, trial: Trial, recorded: Recorded) -> dict[str, Any]:
             "mean_waiting": _round(mean_waiting(recorded.counts, recorded)),
             "unknown_s": _round(recorded.unknown_s),
         },
+        "against_recorded": None if trial.differences.ratio is None else _round(trial.differences.ratio),
         "more_s": _round(trial.differences.more_s),
         "fewer_s": _round(trial.differences.fewer_s),
         "protection_s": _seconds(trial.protection_s),
@@ -88,8 +89,8 @@ def _period(period: Period) -> dict[str, Any]:
         "ours": list(period.ours),
         "recorded": list(period.theirs),
         "replica_hours": _round(period.replica_s / 3600),
-        "reason": period.why.code.value,
-        "why": period.why.text,
+        "reason": period.reason,
+        "story": period.story,
         "reasons_s": _seconds(period.reasons_s),
     }
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from scaler.backtest.counterfactual import OwnReplicas, Replica, as_seen, differs
 from scaler.backtest.differences import Differences, Durations
 from scaler.backtest.track import Track
-from scaler.model import Absent, Action, Decision, Observation, PoolPolicy, Protection, Reading, Reason, SignalForm
+from scaler.model import Absent, Action, Decision, Observation, PoolPolicy, Protection, Reading, SignalForm
 from scaler.policy.clean import HIGHEST_PLAUSIBLE
 from scaler.policy.decide import advance
 from scaler.policy.history import History
@@ -116,10 +116,10 @@ class Trial:
     """For how long latencies had no vote, since other replicas served than were recorded."""
     own: OwnReplicas | None = None
     """The replicas that it would have, from the first tick that counts on, in counterfactual mode."""
-    _wanted: tuple[int, Reason] | None = None
-    """What it decided last that is not carried out yet, and why."""
-    _carried_out: Reason | None = None
-    """Why its own replicas have changed at this tick."""
+    _wanted: tuple[int, Decision] | None = None
+    """Where it has decided to go, which is done at the next tick."""
+    _carried_out: Decision | None = None
+    """What has changed its own replicas at this tick."""
     _advice: int | None = None
     """The change that it advised at the tick before."""
 
@@ -165,9 +165,9 @@ class Trial:
             ours = None if self.own is None else self.own.requested
             serving, waiting = _number(seen.serving), _waiting(seen, recorded)
             if decision.lands_on is not None:
-                self._wanted = decision.lands_on, decision.reason
-        why = self._carried_out or decision.reason
-        self.differences.see(recorded.at, ours, replicas_of(recorded), why=why, reason=decision.reason)
+                self._wanted = decision.lands_on, decision
+        cause = self._carried_out or decision
+        self.differences.see(recorded.at, ours, replicas_of(recorded), cause=cause, newest=decision)
         _add(self.counts, ours, serving, waiting, tick_s)
         self.up_need.add(decision.up_need)
         self.down_need.add(decision.down_need)
@@ -237,12 +237,11 @@ class Backtest:
 
 
 def replicas_of(observation: Observation) -> int | None:
-    """Return how many replicas were asked for; those that served where that is not known."""
-    for reading in (observation.requested, observation.serving):
-        number = _number(reading)
-        if number is not None:
-            return int(number)
-    return None
+    """Return how many replicas were asked for; those that served where that is not known, None where none did."""
+    requested = _number(observation.requested)
+    if requested is None:
+        return int(_number(observation.serving) or 0) or None
+    return int(requested)
 
 
 def _number(reading: Reading) -> float | None:

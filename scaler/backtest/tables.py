@@ -53,7 +53,7 @@ def totals(backtest: Backtest) -> Table:
 
     beside = {id(trial): pools[case.pool] for case, trial in zip(backtest.cases, backtest.trials, strict=True)}
     row("replica-hours", lambda one: hours(one.counts.replica_s), lambda one: hours(one.counts.replica_s))
-    row("against recorded", lambda _: _NONE, lambda one: _against(one.counts, beside[id(one)].counts))
+    row("against recorded", lambda _: _NONE, _against)
     row("cost", lambda _: _NONE, _cost)
     row("time with a queue", lambda one: span(one.counts.queue_s), _queued)
     row("requests waiting, mean", _mean_waiting, lambda one: _mean_waiting_of_own(one, beside[id(one)]))
@@ -131,7 +131,7 @@ def _period(period: Period) -> tuple[str, ...]:
         _range(period.ours),
         _range(period.theirs),
         f"{period.replica_s / _HOUR_S:+.3f}",
-        period.why.text,
+        period.story,
         decided,
     )
 
@@ -141,10 +141,9 @@ def _range(ends: Sequence[int]) -> str:
     return str(lowest) if lowest == highest else f"{lowest} to {highest}"
 
 
-def _against(ours: Counts, theirs: Counts) -> str:
-    if not theirs.replica_s:
-        return _NONE
-    return f"{100 * (ours.replica_s / theirs.replica_s - 1):+.1f} %"
+def _against(trial: Trial) -> str:
+    ratio = trial.differences.ratio
+    return _NONE if ratio is None else f"{100 * (ratio - 1):+.1f} %"
 
 
 def _cost(trial: Trial) -> str:

@@ -36,9 +36,10 @@ def _sections(sweep: Sweep, advice: Advice | None, trigger: str) -> Iterator[tup
     if advice is not None:
         lines = "".join(map(page.paragraph, summary.advised(sweep, advice)))
         yield "Settings", f"{lines}<pre>{escape(trigger)}</pre>"
-    if sweep.findings:
-        found = "".join(page.paragraph(summary.finding_text(finding)) for finding in sweep.findings)
-        yield "What weakens it", found
+    weaknesses = [finding for finding in sweep.findings if not finding.blocks]
+    if weaknesses:
+        found = "".join(page.paragraph(summary.finding_text(finding)) for finding in weaknesses)
+        yield "What weakens the results", found
     if sweep.levels:
         yield "Rates", page.table(summary.RATE_HEADERS, [summary.rate_row(level) for level in sweep.levels])
         yield "Attainment", _attainment(sweep)

@@ -19,6 +19,8 @@ BOUNDARY_REPETITIONS: Final = 10
 """Repetitions at the two ends of the bracket from which its floor is steady."""
 FEW_REQUESTS: Final = 400
 """With fewer, chance alone moves an attainment of 95 % by more than one point (one standard deviation)."""
+FILLED: Final = 10
+"""A run that sends for so many times as long as its requests stay is at most a tenth of filling up."""
 _SLOW: Final = 2.0
 """A P95 of more than twice the median at the first rate is no steady state."""
 _ABOVE_OTHERS: Final = 1.5
@@ -86,6 +88,7 @@ def check(runs: Sequence[Measured], *, repetitions: int, copies: int = 0) -> tup
         *_arrivals(runs),
         *_details(runs),
         *_short(runs),
+        *_filling(runs),
     ]
     if copies:
         found.append(Finding(Code.COPIES, blocks=False, text=f"{copies} result(s) were given twice and count once"))
@@ -353,6 +356,22 @@ def _short(runs: Iterable[Measured]) -> Iterator[Finding]:
             f" {format_number(deviation)} points; send {FEW_REQUESTS} or more"
         )
         yield Finding(Code.SHORT, blocks=False, text=text)
+
+
+def _filling(runs: Iterable[Measured]) -> Iterator[Finding]:
+    for run in runs:
+        requests, stay_s = run.result.requests, run.e2e.p50
+        if run.rate is None or requests is None or requests.arrived_s is None or stay_s is None:
+            continue
+        sent_s = requests.arrived_s[-1]
+        if sent_s < FILLED * stay_s:
+            text = (
+                f"{run.result.source} sent for {format_duration(sent_s)}, and its requests stay for"
+                f" {format_duration(stay_s)}: much of it is the filling of an empty server; send for {FILLED} times as"
+                " long as requests stay"
+            )
+            yield Finding(Code.SHORT, blocks=False, text=text)
+            return
 
 
 def _some(texts: Sequence[str]) -> str:

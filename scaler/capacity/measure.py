@@ -7,10 +7,11 @@ an attainment lies in a range: if the P99 of each of two latencies is within its
 import enum
 import math
 import operator
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import compress
-from statistics import fmean, quantiles
+from statistics import fmean, median, quantiles
 from typing import Final
 
 from scaler.capacity.buckets import Bucket, by_length
@@ -26,6 +27,9 @@ SEND_RATE_TOLERANCE: Final = 0.05
 _DEVIATIONS: Final = 3.0
 _PERCENTILES: Final = 100
 _LEAST_FOR_A_RATE: Final = 2
+# The server is full after about this many times as long as the first tenth of the requests stayed.
+_FILLS_UP: Final = 2.0
+_FIRST: Final = 10
 
 
 class Outcome(enum.StrEnum):
@@ -250,7 +254,10 @@ def _load(result: BenchResult, requests: Requests, warmup: int) -> InFlight | No
     ends = [at + wait + e2e for at, wait, e2e in zip(requests.arrived_s, requests.queue_s, requests.e2e_s, strict=True)]
     if result.load is Load.CLOSED:
         came = sorted(at + wait for at, wait in zip(requests.arrived_s, requests.queue_s, strict=True))
-    return in_flight(came, ends, skip=warmup)
+    # A run begins with an empty server: until requests leave as fast as they come, it fills up.
+    first = requests.e2e_s[: max(1, len(requests) // _FIRST)]
+    filled = bisect_left(came, came[0] + _FILLS_UP * median(first))
+    return in_flight(came, ends, skip=min(max(warmup, filled), len(came) - 1))
 
 
 def _tokens_in_flight(requests: Iterable[tuple[int, int, float]]) -> float | None:

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from scaler.capacity.findings import FEW_REQUESTS
+from scaler.capacity.findings import FEW_REQUESTS, FILLED
 from scaler.capacity.results import CACHE_RESET, OFFERED_RATE, REPLICAS, SEED
 from scaler.capacity.slo import Slo
 from scaler.capacity.sweep import DEFAULT_REPETITIONS
@@ -51,8 +51,9 @@ class Plan:
     """Prompt tokens that a hash of the traces stands for."""
 
     def requests(self, rate: float) -> int:
-        """Return how many requests one run sends: enough for a steady share of them, and for the time."""
-        return max(FEW_REQUESTS, math.ceil(rate * self.run_s))
+        """Return how many requests one run sends: enough for a steady share, for the time, and to fill the server."""
+        sent_s = max(self.run_s, FILLED * (self.slo.e2e_s or 0.0))
+        return max(FEW_REQUESTS, math.ceil(rate * sent_s))
 
     @property
     def seconds(self) -> float:

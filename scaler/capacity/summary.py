@@ -47,10 +47,12 @@ def _lines(sweep: Sweep, advice: Advice | None, trigger: str) -> Iterator[str]:
         yield from advised(sweep, advice)
         yield ""
         yield trigger.rstrip("\n")
-    if sweep.findings:
+    # What blocks stands among the reasons above.
+    weaknesses = [finding for finding in sweep.findings if not finding.blocks]
+    if weaknesses:
         yield ""
-        yield "What the results do not support, and what weakens them:"
-        yield from (finding_text(finding) for finding in sweep.findings)
+        yield "What weakens the results:"
+        yield from (finding_text(finding) for finding in weaknesses)
 
 
 RATE_HEADERS = ("req/s", "runs", "sent/s", "served/s", "goodput/s", "floor", "TTFT", "TPOT", "E2E", "in flight", "")
@@ -204,13 +206,13 @@ def bucket_rows(run: Measured) -> list[tuple[str, ...]]:
 
 
 def columns(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    """Yield a table as text: the first and the last column to the left, the others to the right."""
+    """Yield a table as text: the first column and a last one without a header to the left, the others to the right."""
     table = [headers, *rows]
     widths = [max(len(row[index]) for row in table) for index in range(len(headers))]
-    last = len(headers) - 1
+    left = {0} if headers[-1] else {0, len(headers) - 1}
     for row in table:
         cells = [
-            cell.ljust(width) if index in {0, last} else cell.rjust(width)
+            cell.ljust(width) if index in left else cell.rjust(width)
             for index, (cell, width) in enumerate(zip(row, widths, strict=True))
         ]
         yield "  ".join(cells).rstrip()

@@ -105,10 +105,16 @@ def lines(requests: Iterable[TimedRequest], *, chunk_tokens: int = CHUNK_TOKENS)
     """Yield a trace as vLLM reads it, one JSON object a line, times in seconds.
 
     A prompt without hashes gets some that no other prompt has: it is computed in full, whatever came before.
+
+    Raises:
+        ResultError: A recorded prompt has fewer hashes than tokens of it.
     """
     # Above those of recordings, which count from 0.
     own = count(2**48)
     for each in requests:
+        if each.hashes and len(each.hashes) * chunk_tokens < each.prompt_tokens:
+            text = f"{len(each.hashes)} hashes of {chunk_tokens} tokens are no prompt of {each.prompt_tokens}"
+            raise ResultError(f"{text}: say what a hash stands for with --chunk-tokens (Mooncake: 512)")
         hashes = each.hashes or tuple(islice(own, math.ceil(each.prompt_tokens / chunk_tokens)))
         line = {
             "timestamp": round(each.at_s, 6),

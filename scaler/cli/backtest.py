@@ -50,8 +50,8 @@ SHOWN_PERIODS: Final = 20
 """Differences that the terminal shows of each policy; the page and the JSON have all."""
 _OWN_REPLICAS: Final = "counterfactual"
 _DEFAULT_SPAN_S: Final = 7 * 86400.0
-_SETTLE_S: Final = 60.0
-"""What is younger may not have been scraped by all targets yet."""
+_SETTLE_S: Final = 5.0
+"""What is younger may not be there in full yet, where samples go from one store to the next."""
 _NARROWEST: Final = 140
 """Columns of the tables where no terminal says how many there are."""
 _READING: Final = tuple(

@@ -10,7 +10,7 @@ from scaler.config.scaled_object import WrittenTrigger, read_scaled_objects
 from scaler.config.server import ServerSettings
 from scaler.config.trigger import Trigger
 from scaler.errors import ConfigError
-from scaler.model import PoolLocator
+from scaler.model import PoolLocator, Workload
 
 MOST_POLICIES: Final = 8
 """More columns than that cannot be read side by side."""
@@ -108,7 +108,7 @@ def place_of(policy: NamedPolicy, pools: Sequence[PoolLocator]) -> int:
     if _bare(wanted) not in bare:
         nearest = min(bare, key=lambda pool: len(_differing(pool, _bare(wanted))))
         what = "; ".join(
-            f"{name} {getattr(wanted, name)} is wanted, and {getattr(nearest, name)} was recorded"
+            f"{name} {_shown(getattr(wanted, name))} is wanted, {_shown(getattr(nearest, name))} was recorded"
             for name in _differing(nearest, _bare(wanted))
         )
         raise ConfigError((f"the history has not the pool of {policy.name}: {what}",))
@@ -128,6 +128,14 @@ def _bare(locator: PoolLocator) -> PoolLocator:
 
 def _differing(one: PoolLocator, other: PoolLocator) -> list[str]:
     return [field.name for field in fields(PoolLocator) if getattr(one, field.name) != getattr(other, field.name)]
+
+
+def _shown(part: object) -> str:
+    if isinstance(part, Workload):
+        return f"{part.kind}/{part.name}"
+    if isinstance(part, tuple):
+        return ",".join(f'{one.label}{one.operator}"{one.value}"' for one in part) or "none"
+    return str(part)
 
 
 def _told_apart(triggers: Sequence[WrittenTrigger]) -> tuple[WrittenTrigger, ...]:

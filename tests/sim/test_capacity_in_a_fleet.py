@@ -13,11 +13,11 @@ from scaler.capacity.slo import Slo
 from scaler.capacity.sweep import Sweep, fit
 from scaler.config.trigger import parse_trigger
 from scaler.model import PoolPolicy
-from scaler.sim.closed_loop import Setup, Traffic, run
+from scaler.sim.closed_loop import Setup, run
 from scaler.sim.fleet import Fleet
 from scaler.sim.hpa import HpaSpec
 from scaler.sim.request import Outcome
-from scaler.sim.workload import LoadPhase, LoadProfile, TokenLengths, poisson_arrivals
+from scaler.sim.workload import LoadPhase, LoadProfile, TokenLengths, Traffic, poisson_arrivals
 from tests.bench_results import Call, bench_file
 from tests.steadiness import FLEET, SLOTS
 

@@ -1,8 +1,9 @@
 from scaler.backtest.differences import Differences, Period
-from scaler.model import Reason, ReasonCode
+from scaler.policy.narrate import narrate
+from tests.builders import observation, policy, run
 
-NEED = Reason(ReasonCode.NEED_ABOVE, "8 are needed")
-BAND = Reason(ReasonCode.DEAD_BAND, "nothing to do")
+NEED = run(policy(), [observation(tick, 18, 4) for tick in range(4)])[-1]
+BAND = run(policy(), [observation(tick, 14, 4) for tick in range(4)])[-1]
 
 
 def differences(pairs: list[tuple[int | None, int | None]], most: int = 10) -> Differences:
@@ -11,8 +12,8 @@ def differences(pairs: list[tuple[int | None, int | None]], most: int = 10) -> D
     open_sign = 0
     for tick, (ours, theirs) in enumerate(pairs):
         sign = 0 if ours is None or theirs is None else (ours > theirs) - (ours < theirs)
-        reason = NEED if sign and sign != open_sign else BAND
-        found.see(15.0 * tick, ours, theirs, why=reason, reason=reason)
+        decision = NEED if sign and sign != open_sign else BAND
+        found.see(15.0 * tick, ours, theirs, cause=decision, newest=decision)
         open_sign = sign
     return found
 
@@ -33,7 +34,7 @@ def test_consecutive_ticks_with_more_or_with_fewer_are_one_period() -> None:
 
 def test_a_period_says_why_it_began_and_what_decided_for_how_long() -> None:
     (period,) = differences([(6, 4), (6, 4), (6, 4)]).periods
-    assert period.why is NEED
+    assert (period.reason, period.story) == ("need_above", narrate(NEED))
     assert period.reasons_s.longest_first() == [("dead_band", 30.0), ("need_above", 15.0)]
     assert isinstance(period, Period)
     assert period.seconds == 45.0

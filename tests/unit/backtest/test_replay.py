@@ -9,6 +9,7 @@ import pytest
 from scaler.backtest.counterfactual import Replica
 from scaler.backtest.replay import Backtest, Case, Trial
 from scaler.model import Absent, Action, Observation, PoolPolicy
+from scaler.policy.narrate import narrate
 from tests.builders import TICK_S, observation, policy
 from tests.lived import BEGAN, COLD_START_S, SLOTS, rush_and_ebb
 
@@ -43,7 +44,7 @@ def test_the_policy_that_was_run_is_told_what_it_said() -> None:
     assert trial.differences.more_s == changes.up * TICK_S
     assert trial.differences.fewer_s == changes.down * TICK_S
     acted = [decision for decision in lived.decisions if decision.action is not Action.HOLD]
-    assert {period.why for period in trial.differences.periods} <= {decision.reason for decision in acted}
+    assert {period.story for period in trial.differences.periods} <= {narrate(decision) for decision in acted}
 
 
 def test_carried_forward_the_policy_that_was_run_has_the_replicas_that_were_run() -> None:
@@ -85,7 +86,7 @@ def test_an_advice_that_nobody_follows_is_one_change() -> None:
     assert (changes.up, changes.down, changes.reversals) == (1, 0, 0)
     (period,) = trial.differences.periods
     assert (period.ours, period.theirs) == ((4, 4), (2, 2))
-    assert "in flight 16" in period.why.text
+    assert "in flight 16" in period.story
 
 
 def test_changes_against_each_other_are_reversals() -> None:
@@ -107,7 +108,7 @@ def test_a_difference_says_why_the_own_replicas_are_others() -> None:
     trial = tried(policy(), steady(15, 2, ticks=10), replica=REPLICA)
     (period,) = trial.differences.periods
     assert period.start == TICK_S
-    assert period.why.code == "burst"
+    assert period.reason == "burst"
 
 
 def test_own_replicas_begin_as_the_recorded_ones_with_those_that_start() -> None:

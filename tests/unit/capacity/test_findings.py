@@ -185,5 +185,11 @@ def test_missing_details_and_short_runs_are_said() -> None:
     )
 
 
+def test_a_run_that_mostly_filled_the_server_is_named() -> None:
+    (text,) = texts(Code.SHORT, *good(e2e=1.9, rate=40.0))
+    assert text.startswith("run0.json sent for 9.98 s, and its requests stay for 1.9 s")
+    assert "send for 10 times as long as requests stay" in text
+
+
 def test_no_runs_have_no_findings_but_that_there_is_no_arrival() -> None:
     assert [finding.code for finding in check([], repetitions=3)] == [Code.CLOSED_LOOP]

@@ -139,6 +139,17 @@ def test_a_queue_that_keeps_rising_fails_a_run_that_still_attains_its_slo() -> N
     assert run.outcome is Outcome.FAILED
 
 
+def test_the_filling_of_an_empty_server_is_no_rising_queue() -> None:
+    # Requests that stay a minute, for two minutes: only the first half of the run fills the server.
+    run = measured([Call(index / 5, 0.1, 60.1) for index in range(600)], Slo(ttft_s=0.5), rate=5.0)
+    assert check(run, "queue")[0] is not Outcome.FAILED
+    longer = measured([Call(index / 5, 0.1, 60.1) for index in range(1200)], Slo(ttft_s=0.5), rate=5.0)
+    assert check(longer, "queue") == (
+        Outcome.PASSED,
+        "requests found 300, 300, 300, 300 in flight, by quarters of the run",
+    )
+
+
 def test_without_details_the_attainment_is_known_within_a_range() -> None:
     fields = {"p95_ttft_ms": 400.0, "p99_ttft_ms": 600.0, "p99_tpot_ms": 40.0, "p99_e2el_ms": 1900.0}
     run = summarised(**fields)

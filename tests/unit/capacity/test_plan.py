@@ -113,6 +113,8 @@ def test_traces_replace_the_rate_and_bring_their_own(tmp_path: Path) -> None:
 def test_a_run_sends_enough_requests_for_its_time_and_for_a_steady_share() -> None:
     assert (PLAN.requests(1.0), PLAN.requests(8.0)) == (400, 960)
     assert PLAN.seconds == pytest.approx(2 * (400 + 120))
+    long_answers = replace(PLAN, slo=Slo(ttft_s=0.5, e2e_s=60.0))
+    assert long_answers.requests(8.0) == 4800  # ten minutes: ten times as long as an answer may take
 
 
 def test_coarse_rates_grow_by_a_factor_and_dense_ones_evenly() -> None:

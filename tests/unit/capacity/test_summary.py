@@ -61,7 +61,12 @@ def test_runs_without_a_rate_are_shown_apart() -> None:
 
 
 def test_columns_are_as_wide_as_their_widest_cell() -> None:
-    assert list(summary.columns(("a", "bb", "c"), [("long", "1", "x")])) == ["a     bb  c", "long   1  x"]
+    assert list(summary.columns(("a", "bb", "cc"), [("long", "1", "x")])) == ["a     bb  cc", "long   1   x"]
+    assert list(summary.columns(("a", "bb", ""), [("x", "1", "passed"), ("y", "2", "failed: errors")])) == [
+        "a  bb",
+        "x   1  passed",
+        "y   2  failed: errors",
+    ]
 
 
 def test_json_holds_every_run_with_its_checks_and_lengths() -> None:

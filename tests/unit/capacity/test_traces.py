@@ -62,6 +62,13 @@ def test_hashes_of_a_recording_are_kept() -> None:
     assert json.loads(line)["hash_ids"] == [5, 6]
 
 
+def test_hashes_that_are_too_few_for_their_prompt_ask_what_they_stand_for() -> None:
+    recorded = TimedRequest(0.0, 600, 1, (5, 6))
+    with pytest.raises(ResultError, match="2 hashes of 16 tokens are no prompt of 600: say what a hash stands for"):
+        list(lines([recorded]))
+    assert len(list(lines([recorded], chunk_tokens=512))) == 1
+
+
 def test_a_recording_at_a_rate_keeps_the_proportions_of_its_gaps() -> None:
     recorded = [TimedRequest(at, 10, 1) for at in (100.0, 101.0, 103.0, 107.0, 207.0, 208.0, 210.0, 214.0)]
     first, second = (at_rate(recorded, 1.0, 4, part=part) for part in (0, 1))
