@@ -73,7 +73,9 @@ def _pair(_: click.Context, __: click.Parameter, values: tuple[str, ...]) -> dic
 )
 @click.option("--trace", type=_FILE, metavar="FILE", help="A recorded trace, in place of a named workload.")
 @click.option(
-    "--trace-format", type=click.Choice(list(TraceFormat)), help="How the trace is written.  [default: by its columns]"
+    "--trace-format",
+    type=click.Choice([each.value for each in TraceFormat]),
+    help="How the trace is written.  [default: by its columns]",
 )
 @click.option("--times", type=float, default=1.0, show_default=True, help="Factor on the requests of --trace.")
 @click.option("--start", type=Duration(), default="0s", show_default=True, help="Part of --trace: leave out before.")
@@ -90,7 +92,12 @@ def _pair(_: click.Context, __: click.Parameter, values: tuple[str, ...]) -> dic
 @click.option("--max-num-seqs", type=click.IntRange(1, 2048), help="The engine's slots.  [default: the preset's]")
 @click.option("--cold-start", type=Duration(), default="120s", show_default=True, help="From a pod's node to serving.")
 @click.option("--nodes", type=click.IntRange(0), help="Pods that find a node.  [default: all]")
-@click.option("--routing", type=click.Choice(list(Routing)), default=Routing.LEAST_OUTSTANDING, show_default=True)
+@click.option(
+    "--routing",
+    type=click.Choice([each.value for each in Routing]),
+    default=Routing.LEAST_OUTSTANDING.value,
+    show_default=True,
+)
 @click.option("--replicas", type=click.IntRange(0), help="At the start.  [default: for the first minutes]")
 @click.option("--ttft-slo", type=Duration(), help="Of a request.  [default: ttftP95Seconds, or 2.5 s]")
 @click.option(
