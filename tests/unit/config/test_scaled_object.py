@@ -82,7 +82,7 @@ def test_what_is_left_out_is_as_keda_and_the_hpa_have_it(tmp_path: Path) -> None
         (WHOLE.replace("[{type: Pods, value: 3, periodSeconds: 30}]", "[3]"), "a policy of its HPA that is no mapping"),
         (WHOLE.replace("[{type: Pods, value: 3, periodSeconds: 30}]", "[]"), "at least one policy"),
         ("kind: [", "is not YAML"),
-        ("[" * 400, "nested too deeply"),
+        ("[" * 700, "nested too deeply"),
         ("#" * (1 << 20) + "#", "larger than 1 MiB"),
     ],
 )
