@@ -13,6 +13,7 @@ from scaler.config.scaled_object import ScaledObject, read_scaled_object
 from scaler.config.trigger import parse_trigger
 from scaler.errors import ConfigError, ScalerError
 from scaler.model import PoolPolicy, SignalName
+from scaler.report.page import figure
 from scaler.sim.closed_loop import Run, Setup, reversals, run
 from scaler.sim.fleet import FleetSpec, Routing
 from scaler.sim.hpa import Behavior, HpaSpec, ScalingRules
@@ -30,6 +31,7 @@ TRACES_ENV: Final = "VLLM_SCALER_TRACES"
 _NAME: Final = "simulated"
 # What a policy is tried against if it has no objective of its own for the time to first token.
 _TTFT_SLO_S: Final = 2.5
+_SHORTEST_SLO_S: Final = 0.001
 _SHOWN_CHANGES: Final = 12
 _FILE: Final = click.Path(exists=True, dir_okay=False, path_type=Path)
 
@@ -99,9 +101,13 @@ def _pair(_: click.Context, __: click.Parameter, values: tuple[str, ...]) -> dic
     show_default=True,
 )
 @click.option("--replicas", type=click.IntRange(0), help="At the start.  [default: for the first minutes]")
-@click.option("--ttft-slo", type=Duration(), help="Of a request.  [default: ttftP95Seconds, or 2.5 s]")
+@click.option("--ttft-slo", type=Duration(_SHORTEST_SLO_S), help="Of a request.  [default: ttftP95Seconds, or 2.5 s]")
 @click.option(
-    "--tpot-slo", type=Duration(), default="100ms", show_default=True, help="Mean time of a request's tokens."
+    "--tpot-slo",
+    type=Duration(_SHORTEST_SLO_S),
+    default="100ms",
+    show_default=True,
+    help="Mean time of a request's tokens.",
 )
 @click.option("--seed", type=int, default=1, show_default=True, help="The same seed gives the same run.")
 @click.option("--html", type=click.Path(dir_okay=False, writable=True, path_type=Path), help="Write a page with plots.")
@@ -133,6 +139,11 @@ def simulate(
     """
     if trace is not None and name is not None:
         raise click.UsageError("--trace and --workload exclude each other")
+    if trace is None and (trace_format is not None or times != 1 or start > 0 or stop is not None):
+        raise click.UsageError("--trace-format, --times, --start and --stop go with --trace")
+    if html is not None:
+        # What is missing for it is said now, not after the run.
+        figure()
     spec = preset(engine).engine
     if max_num_seqs is not None:
         spec = replace(spec, slots=max_num_seqs, max_batched_tokens=max(spec.max_batched_tokens, 2 * max_num_seqs))
@@ -143,6 +154,8 @@ def simulate(
     else:
         name = trace.name
         load = _trace(trace, trace_format, times, start, stop)
+    if load.duration_s < TICK_S:
+        raise ScalerError(f"{name} lasts {load.duration_s:g} s: too short for one evaluation, every {TICK_S:g} s")
     fleet = FleetSpec(_NAME, spec, cold_start_s=cold_start, nodes=nodes, routing=Routing(routing))
     if replicas is None:
         replicas = max(hpa.min_replicas, min(hpa.max_replicas, replicas_for(load, spec, seed=seed)))

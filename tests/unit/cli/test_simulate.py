@@ -21,6 +21,8 @@ spec:
       metadata: {scalerAddress: "scaler:1", deployment: vllm-llama, slotsPerReplica: "1", maxReplicas: "3"}
 """
 
+MOMENT = "a trace of one request"
+
 
 def run(*arguments: str) -> Result:
     return CliRunner().invoke(simulate, arguments, catch_exceptions=True)
@@ -116,7 +118,9 @@ def test_a_named_workload_runs_and_its_traces_are_looked_for_in_a_folder(tmp_pat
     [
         (("--set", "slotsPerReplica"), "slotsPerReplica is not KEY=VALUE"),
         (("--set", "slotsPerReplica=16", "--trace", __file__, "--workload", "ramp"), "exclude each other"),
+        (("--set", "slotsPerReplica=16", "--times", "2"), "go with --trace"),
         (("--cold-start", "soon"), "is not a duration"),
+        (("--ttft-slo", "0s"), "too short: at least 0.001 s"),
         (("--routing", "best"), "is not one of"),
     ],
 )
@@ -135,13 +139,17 @@ def test_a_wrong_command_line_is_explained(arguments: tuple[str, ...], says: str
         (("--set", "slotsPerReplica=16", "--engine", "tiny"), "the engine tiny is not known"),
         (("--set", "slotsPerReplica=16", "--workload", "azure-code", "--traces", "nowhere"), "get it from https"),
         (("--set", "slotsPerReplica=16", "--trace", __file__), "none of the known formats"),
+        (("--set", "slotsPerReplica=16", "--trace", MOMENT, "--trace-format", "timed"), "lasts 0 s: too short"),
         (("--set", "slotsPerReplica=16", "--set", "itlP95Seconds=0.1"), "not simulated"),
     ],
 )
 def test_what_cannot_be_simulated_is_an_error_of_ours_that_says_what_to_do(
-    arguments: tuple[str, ...], says: str
+    arguments: tuple[str, ...], says: str, tmp_path: Path
 ) -> None:
-    result = run(*arguments)
+    moment = tmp_path / "moment.jsonl"
+    moment.write_text('{"timestamp": 5, "input_length": 100, "output_length": 300}', encoding="utf-8")
+
+    result = run(*(str(moment) if argument == MOMENT else argument for argument in arguments))
 
     assert isinstance(result.exception, ScalerError)
     assert says in str(result.exception)
