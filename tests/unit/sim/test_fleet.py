@@ -1,6 +1,7 @@
 """The fleet: routing, cold starts, drains, and what the Deployment says."""
 
 import math
+import random
 import re
 from dataclasses import replace
 
@@ -10,6 +11,7 @@ from scaler.sim.engine import EngineSpec
 from scaler.sim.fleet import DeploymentStatus, Fleet, FleetSpec, Routing
 from scaler.sim.replica import Phase
 from scaler.sim.request import Outcome, Request
+from scaler.sim.workload import ClosedLoop, Load, TokenLengths, Traffic, steps
 
 ENGINE = EngineSpec(slots=4, kv_capacity_tokens=10_000, step_s=0.1, step_per_sequence_s=0.0, prefill_tokens_per_s=1e6)
 SPEC = FleetSpec(deployment="vllm", engine=ENGINE, cold_start_s=10.0)
@@ -273,3 +275,59 @@ def test_an_impossible_fleet_is_refused(wrong: dict[str, float]) -> None:
 def test_a_negative_count_is_refused() -> None:
     with pytest.raises(ValueError, match="not -1"):
         fleet(1).scale(-1)
+
+
+def faulty_fleet(source: random.Random, seed: int) -> Fleet:
+    """Any fleet, with any faults, under an open or a closed loop."""
+    prompt, output = TokenLengths(200, 0.8, 3000), TokenLengths(60, 0.5, 400)
+    loads: list[Load] = [
+        ClosedLoop(30, 400, prompt, output, duration_s=300.0, think_s=source.choice([0.0, 3.0])),
+        Traffic(steps((150.0, 1.0), (150.0, 6.0)), prompt, output, variation=source.choice([1.0, 4.0])),
+    ]
+    spec = FleetSpec(
+        "vllm",
+        replace(ENGINE, kv_capacity_tokens=4096, step_per_sequence_s=0.01, step_per_kv_token_s=1e-6),
+        cold_start_s=source.choice([0.0, 20.0]),
+        cold_start_spread=source.choice([0.0, 0.3]),
+        drain_limit_s=source.choice([5.0, math.inf]),
+        max_queued=source.choice([5, 1000]),
+        routing=source.choice(list(Routing)),
+        nodes=source.choice([None, 4]),
+        start_failure_share=source.choice([0.0, 0.3]),
+        pull_stall_share=source.choice([0.0, 0.5]),
+        pull_stall_s=40.0,
+        mean_life_s=source.choice([math.inf, 120.0]),
+    )
+    stream = source.choice(loads).open(seed)
+    return Fleet(spec, replicas=2, arrivals=stream.arrivals, follow_up=stream.follow_up, seed=seed)
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_whatever_happens_each_request_ends_once_and_looking_changes_nothing(seed: int) -> None:
+    seldom, often = (faulty_fleet(random.Random(seed), seed) for _ in range(2))
+    source = random.Random(f"counts {seed}")
+    expected: list[Outcome] = []
+    seen: list[Outcome] = []
+    for begin in range(0, 300, 30):
+        for at in (*sorted(source.uniform(begin, begin + 30) for _ in range(7)), float(begin + 30)):
+            seen += often.advance(at)
+            assert often.spec.nodes is None or often.replica_seconds <= often.spec.nodes * often.now + 1e-6
+            assert often.status().ready <= often.status().replicas == often.spec_replicas
+            assert often.arrived == len(seen) + often.running + often.waiting
+        expected += seldom.advance(begin + 30.0)
+        replicas = source.randint(1, 6)
+        seldom.scale(replicas)
+        often.scale(replicas)
+    seldom.scale(3)
+    often.scale(3)
+    expected += seldom.advance(20_000.0)
+    seen += often.advance(20_000.0)
+
+    assert [(one.request, one.replica, one.completed, one.preemptions) for one in seen] == [
+        (one.request, one.replica, one.completed, one.preemptions) for one in expected
+    ]
+    assert [one.ended_at for one in seen] == pytest.approx([one.ended_at for one in expected], abs=1e-6)
+    assert (often.running, often.waiting) == (0, 0)
+    assert often.arrived == len(seen)
+    assert often.replica_seconds == pytest.approx(seldom.replica_seconds)
+    assert [one.ended_at for one in expected] == sorted(one.ended_at for one in expected)
