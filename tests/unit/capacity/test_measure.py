@@ -157,6 +157,12 @@ def test_without_details_the_attainment_is_known_within_a_range() -> None:
     assert check(run, "attainment") == (Outcome.UNKNOWN, "93 % to 99 % within the SLO, 95 % wanted")
 
 
+def test_the_worked_range_is_what_two_bounds_give() -> None:
+    lists = dict.fromkeys(("p95_ttft_ms", "p99_e2el_ms"), 400.0) | {"p99_ttft_ms": 600.0}
+    written = {name: value for name, value in steady().items() if name not in LISTS} | lists
+    assert measure(parse_result(written, "run"), Slo(ttft_s=0.5, e2e_s=2.0)).attainment == pytest.approx((0.94, 0.99))
+
+
 def test_percentiles_alone_can_prove_that_an_slo_is_kept_or_missed() -> None:
     all_kept = {f"p99_{name}_ms": 10.0 for name in ("ttft", "tpot", "e2el")}
     assert check(summarised(**all_kept), "attainment")[0] is Outcome.PASSED
