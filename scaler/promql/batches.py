@@ -50,6 +50,22 @@ class Batch:
     claims: Claims = own_rows
     write: Write | None = None
 
+    def rows_by_pool(self, answer: Answer) -> Mapping[PoolKey, Answer]:
+        """Hand each pool its rows, or the error that all of them share."""
+        if isinstance(answer, PrometheusError):
+            return {key: answer for keys in self.owners.values() for key in keys}
+        claimed = {identity: self.claims(identity) for identity in self.owners}
+        rows: dict[Identity, list[Sample]] = {claim: [] for claims in claimed.values() for claim in claims}
+        for sample in answer:
+            of_owner = rows.get(self._identity(sample.labels))
+            if of_owner is not None:
+                of_owner.append(sample)
+        return {
+            key: tuple(chain.from_iterable(rows[claim] for claim in claimed[identity]))
+            for identity, keys in self.owners.items()
+            for key in keys
+        }
+
     def part(self, identities: Iterable[Identity]) -> "Batch":
         """Return the batch of some of the pools; it must have ``write``."""
         assert self.write is not None
@@ -71,22 +87,6 @@ class Batch:
         # With more names than that, a query asks for the whole namespace, and so may one for half of them.
         is_same = self.query in (first.query, second.query) and len(ordered) <= MAX_NAMES
         return None if is_same else (first, second)
-
-    def rows_by_pool(self, answer: Answer) -> Mapping[PoolKey, Answer]:
-        """Hand each pool its rows, or the error that all of them share."""
-        if isinstance(answer, PrometheusError):
-            return {key: answer for keys in self.owners.values() for key in keys}
-        claimed = {identity: self.claims(identity) for identity in self.owners}
-        rows: dict[Identity, list[Sample]] = {claim: [] for claims in claimed.values() for claim in claims}
-        for sample in answer:
-            of_owner = rows.get(self._identity(sample.labels))
-            if of_owner is not None:
-                of_owner.append(sample)
-        return {
-            key: tuple(chain.from_iterable(rows[claim] for claim in claimed[identity]))
-            for identity, keys in self.owners.items()
-            for key in keys
-        }
 
     def _identity(self, labels: Mapping[str, str]) -> Identity:
         return tuple([labels.get(label, "") for label in self.identity_labels])
