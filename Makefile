@@ -6,15 +6,16 @@ BIN := .venv/bin
 UV := uv==0.13.8
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check run bench-pools bench-restart bench-steadiness proto lock clean tools
+.PHONY: help setup demo test check run bench-pools bench-restart bench-steadiness arena chart dashboards pictures proto lock clean tools
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "make %-16s %s\n", $$1, $$2 }'
 
-setup: .venv/.ready ## Make .venv and fetch Prometheus and grpcurl into .tools
+setup: .venv/.ready ## Make .venv and fetch Prometheus, grpcurl, helm and kubectl into .tools
 	@$(BIN)/python -m tools.fetch_tools
 
-demo: .venv/.ready tools ## Watch a simulated fleet being scaled, with a real Prometheus (DEMO_ARGS='--help' for more)
+demo: .venv/.ready ## Watch a simulated fleet being scaled, with a real Prometheus (DEMO_ARGS='--help' for more)
+	@$(BIN)/python -m tools.fetch_tools --quiet --demo
 	@echo "Starting the demo"
 	@$(BIN)/vllm-scaler demo $(DEMO_ARGS)
 
@@ -44,9 +45,24 @@ run: .venv/.ready ## Serve KEDA from this machine (RUN_ARGS='--prometheus-url ..
 bench-steadiness: .venv/.ready ## Run the law against steady loads and steps in a simulated cluster (BENCH_ARGS='--quick')
 	@$(BIN)/python -m benchmarks.steadiness $(BENCH_ARGS)
 
+dashboards: .venv/.ready ## Write the dashboards' JSON from grafana/
+	@$(BIN)/python -m grafana.build
+
+pictures: .venv/.ready tools ## Draw docs/pictures from a run of the demo (PICTURES_ARGS='--run FOLDER' from a kept one)
+	@$(BIN)/python -m tools.pictures $(PICTURES_ARGS)
+
+arena: .venv/.ready ## Run our law and those of others on the same requests (ARENA_ARGS='--quick', '--help' for more)
+	@echo "Running the arena"
+	@$(BIN)/python -m benchmarks.arena $(ARENA_ARGS)
+
 proto: .venv/.ready ## Generate scaler/protos from protos/
 	@$(BIN)/python -m tools.proto
 	@echo "scaler/protos is up to date"
+
+chart: .venv/.ready tools ## Write what follows from the chart: its table of values, its schema, and deploy/manifests
+	@$(BIN)/python -m tools.chart_reference
+	@$(BIN)/python -m tools.kustomize_base
+	@echo "The chart's README and schema, and deploy/manifests, are up to date"
 
 lock: ## Write requirements*.txt anew from pyproject.toml (LOCK_ARGS=--upgrade for newer releases)
 	@$(PYTHON) -m pip install -qq --disable-pip-version-check --upgrade --target .tools/uv $(UV)
@@ -59,7 +75,7 @@ COMPILE = .tools/uv/bin/uv pip compile pyproject.toml --quiet --universal --pyth
 	--no-config --system-certs --custom-compile-command "make lock" $(LOCK_ARGS)
 
 clean: ## Remove everything that make has made
-	rm -rf .venv .tools build dist demo-output
+	rm -rf .venv .tools build dist demo-output arena-results
 	rm -rf .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 

@@ -11,7 +11,8 @@ from scaler.errors import ScalerError
 from tests.prometheus_server import RunningPrometheus, StartPrometheus, start_prometheus
 
 
-def _tool(name: str) -> Path:
+def tool(name: str) -> Path:
+    """An outside program; without it the test fails, and says how to get it."""
     try:
         return find_tool(name)
     except ScalerError as error:
@@ -21,17 +22,17 @@ def _tool(name: str) -> Path:
 
 @pytest.fixture(scope="session")
 def prometheus_bin() -> Path:
-    return _tool("prometheus")
+    return tool("prometheus")
 
 
 @pytest.fixture(scope="session")
 def promtool_bin() -> Path:
-    return _tool("promtool")
+    return tool("promtool")
 
 
 @pytest.fixture(scope="session")
 def grpcurl_bin() -> Path:
-    return _tool("grpcurl")
+    return tool("grpcurl")
 
 
 @pytest.fixture

@@ -3,11 +3,11 @@
 import random
 from dataclasses import replace
 
-from scaler.sim.closed_loop import Grid, Run, Setup, Timing, Traffic, run
+from scaler.sim.closed_loop import Grid, Run, Setup, Timing, run
 from scaler.sim.engine import EngineSpec
 from scaler.sim.fleet import FleetSpec
-from scaler.sim.hpa import Behavior, HpaSpec, ScalingRules
-from scaler.sim.workload import LoadPhase, LoadProfile, TokenLengths
+from scaler.sim.hpa import EXACT, HpaSpec
+from scaler.sim.workload import LoadPhase, LoadProfile, TokenLengths, Traffic
 from tests.builders import KV_CACHE, SATURATION, TTFT, policy
 
 SLOTS = 16
@@ -38,15 +38,7 @@ def rush(*phases: tuple[float, float], replicas: int, seed: int) -> Run:
         workload_scrape=Grid(30.0, chosen.uniform(0, 30)),
         sync=Grid(15.0, chosen.uniform(0, 15)),
     )
-    rules = Behavior()
-    hpa = HpaSpec(
-        1,
-        500,
-        behavior=Behavior(
-            ScalingRules(rules.up.policies, window_s=0.0, tolerance=0.0),
-            ScalingRules(rules.down.policies, window_s=0.0, tolerance=0.0),
-        ),
-    )
+    hpa = HpaSpec(1, 500, behavior=EXACT)
     profile = LoadProfile(
         tuple(LoadPhase(f"{load:g}", seconds, load * REPLICA_RATE, load * REPLICA_RATE) for seconds, load in phases)
     )

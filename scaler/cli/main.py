@@ -6,6 +6,8 @@ from typing import Final
 import click
 
 from scaler import __version__
+from scaler.cli.backtest import backtest
+from scaler.cli.capacity import capacity
 from scaler.cli.demo import demo
 from scaler.cli.serve import serve
 from scaler.errors import ConfigError, ScalerError
@@ -23,6 +25,8 @@ def vllm_scaler() -> None:
 
 vllm_scaler.add_command(serve)
 vllm_scaler.add_command(demo)
+vllm_scaler.add_command(backtest)
+vllm_scaler.add_command(capacity)
 
 
 def main() -> None:

@@ -9,19 +9,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-import yaml
 from pydantic import ValidationError
 
 from scaler.config.backends import DEFAULT_PREFIX, SECRETIVE, access_problems, narrowing_problems
 from scaler.config.problems import Given, config_error, defaults, escaped, nearest, quoted, sentences
 from scaler.config.server import FIELDS, FILE_ONLY, FLAGS, ServerSettings
 from scaler.config.server_base import without_credentials
+from scaler.config.yaml_file import read_documents
 
 ENV_PREFIX: Final = "VLLM_SCALER_"
 CONFIG_ENV: Final = f"{ENV_PREFIX}CONFIG"
 """The environment variable that names the settings file, as the flag --config does."""
-FILE_LIMIT_BYTES: Final = 1 << 20
-"""All settings take 2 KiB; a larger file is some other file."""
 
 # Kubernetes sets these in every pod of a namespace for a Service whose name begins with vllm-scaler ("service links").
 _SERVICE_LINK_NAME: Final = re.compile(r"\w*(?:SERVICE_HOST|SERVICE_PORT\w*|PORT_[0-9]+_(?:TCP|UDP|SCTP)\w*)")
@@ -95,20 +93,11 @@ def read_settings_file(path: Path) -> dict[str, object]:
     Raises:
         ConfigError: The file cannot be read, is not YAML, or is not a mapping.
     """
+    documents = read_documents(path, "settings file", about="the settings")
     where = f"settings file {escaped(str(path))}"
-    try:
-        with path.open("rb") as file:
-            content = file.read(FILE_LIMIT_BYTES + 1)
-    except OSError as error:
-        raise config_error([f"{where} cannot be read: {error.strerror}"], "the settings") from error
-    if len(content) > FILE_LIMIT_BYTES:
-        raise config_error([f"{where} is larger than 1 MiB, so it is hardly a settings file"], "the settings")
-    try:
-        values = yaml.load(content, Loader=yaml.BaseLoader)  # noqa: S506 - BaseLoader makes text, lists and mappings only
-    except yaml.YAMLError as error:
-        raise config_error([f"{where} is not YAML{_place(error)}"], "the settings") from error
-    except RecursionError as error:
-        raise config_error([f"{where} is nested too deeply"], "the settings") from error
+    if len(documents) > 1:
+        raise config_error([f"{where} has several documents: write one, without a line ---"], "the settings")
+    values = documents[0] if documents else None
     if values is None or values == "":
         return {}
     if not isinstance(values, dict):
@@ -123,13 +112,6 @@ def _shown(field: str, text: str) -> str:
     if field in SECRETIVE:
         return "…"
     return without_credentials(text) if field == "prometheus_url" else text
-
-
-def _place(error: yaml.YAMLError) -> str:
-    if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
-        mark = error.problem_mark
-        return f": line {mark.line + 1}, column {mark.column + 1}: {escaped(error.problem or 'cannot be read')}"
-    return f": {escaped(str(error))}"
 
 
 def _unknown(what: str, name: str, known: Mapping[str, object]) -> str:

@@ -24,15 +24,17 @@ from scaler.policy.diagnostics import objectives_off_bounds
 
 KEDA_KEYS: Final = frozenset({"scalerAddress", "enableTLS", "unsafeSsl", "tlsCertFile"})
 """What KEDA's external scaler reads from metadata for itself (tlsCertFile until 2.16)."""
+FROM_ENV: Final = "FromEnv"
+"""The end of a key whose value KEDA looks up in the workload's container."""
 KEY_LIMIT: Final = 80
 """Keys of one trigger, KEDA's own included; twenty more than there are."""
 VALUE_LENGTH: Final = 2048
 """Characters of one value; the longest that is allowed, a selector, has half of that."""
 
 _WHERE: Final = "the trigger's metadata"
-_FROM_ENV: Final = "FromEnv"
 _TLS_KEYS: Final = ("caCert", "tlsClientCert", "tlsClientKey")
-_SECRET_KEYS: Final = frozenset(_TLS_KEYS) | {key + _FROM_ENV for key in _TLS_KEYS}
+SECRET_KEYS: Final = frozenset(_TLS_KEYS) | {key + FROM_ENV for key in _TLS_KEYS}
+"""Keys that hold secrets; KEDA reads none of them from metadata."""
 _URL_KEYS: Final = ("prometheus", "serveraddress", "url", "endpoint", "thanos", "mimir", "victoriametrics")
 _SCALED_OBJECT_KEYS: Final = frozenset(
     {"pollingInterval", "cooldownPeriod", "initialCooldownPeriod", "idleReplicaCount", "metricType", "useCachedMetrics"}
@@ -108,7 +110,7 @@ def fingerprint(metadata: Mapping[str, str]) -> str:
 
     The order of keys does not matter, nor do keys that KEDA reads for itself or that hold secrets.
     """
-    own = sorted((key, value) for key, value in metadata.items() if key not in KEDA_KEYS | _SECRET_KEYS)
+    own = sorted((key, value) for key, value in metadata.items() if key not in KEDA_KEYS | SECRET_KEYS)
     return hashlib.sha256(json.dumps(own).encode("ascii")).hexdigest()[:8]
 
 
@@ -125,8 +127,8 @@ def _known_values(metadata: Mapping[str, str], problems: list[str]) -> tuple[dic
     """Return values and written names by known key; what is not known or not clear goes to ``problems``."""
     texts: dict[str, str] = {}
     names: dict[str, str] = {}
-    for written in sorted(metadata.keys() - KEDA_KEYS - _SECRET_KEYS):
-        key = written if written in FIELDS else written.removesuffix(_FROM_ENV)
+    for written in sorted(metadata.keys() - KEDA_KEYS - SECRET_KEYS):
+        key = written if written in FIELDS else written.removesuffix(FROM_ENV)
         value = metadata[written].strip()
         if key not in FIELDS:
             problems.append(_unknown(written))
@@ -148,7 +150,7 @@ def _unknown(written: str) -> str:
         return f"{shown} does not belong in metadata: it stands elsewhere in the ScaledObject"
     if any(word in folded for word in _URL_KEYS):
         return f"{shown} {URL_REFUSED}"
-    suffix = _FROM_ENV if folded.endswith(_FROM_ENV.lower()) else ""
+    suffix = FROM_ENV if folded.endswith(FROM_ENV.lower()) else ""
     meant = nearest(written[: len(written) - len(suffix)], FIELDS)
     return f"{shown} is not known" + (f": did you mean {meant}{suffix}?" if meant else "")
 
@@ -156,7 +158,7 @@ def _unknown(written: str) -> str:
 def _warnings(metadata: Mapping[str, str], parsed: TriggerMetadata, policy: PoolPolicy, given: Given) -> Iterator[str]:
     if policy.locator.workload is None:
         yield _NO_WORKLOAD
-    if secrets := sorted(metadata.keys() & _SECRET_KEYS):
+    if secrets := sorted(metadata.keys() & SECRET_KEYS):
         yield (
             f"{', '.join(secrets)} in metadata: KEDA does not use them there, and everybody who may read the"
             " ScaledObject can; put them into a TriggerAuthentication"
@@ -186,7 +188,8 @@ def _policy(parsed: TriggerMetadata, namespace: str, tick_s: float) -> PoolPolic
             matchers=parsed.selector,
             rate_window_s=parsed.rate_window_seconds,
             stale_after_s=parsed.stale_after_seconds,
-            extras=extras_of(signals, activation),
+            extras=extras_of(signals, activation, restarts=parsed.restart_hold_seconds > 0),
+            restart_window_s=parsed.restart_hold_seconds,
             backend=parsed.prometheus,
         ),
         tick_s=tick_s,

@@ -85,8 +85,8 @@ class DemoCluster:
         ]
 
 
-def prometheus_config(fleet_url: str, *, scrape_interval_s: float) -> str:
-    """Write the prometheus.yml that scrapes the fleet behind ``fleet_url``."""
+def prometheus_config(fleet_url: str, *, scaler_url: str, scrape_interval_s: float) -> str:
+    """Write the prometheus.yml that scrapes the fleet behind ``fleet_url``, and the scaler for its dashboards."""
     address = fleet_url.removeprefix("http://")
     config = {
         "global": {"scrape_interval": f"{scrape_interval_s:g}s", "scrape_timeout": f"{scrape_interval_s:g}s"},
@@ -105,6 +105,11 @@ def prometheus_config(fleet_url: str, *, scrape_interval_s: float) -> str:
                 "honor_labels": True,
                 "metrics_path": "/kube-state-metrics/metrics",
                 "static_configs": [{"targets": [address]}],
+            },
+            {
+                "job_name": "vllm-scaler",
+                "honor_labels": True,
+                "static_configs": [{"targets": [scaler_url.removeprefix("http://")]}],
             },
         ],
     }

@@ -11,7 +11,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AsyncExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
@@ -27,7 +27,7 @@ from scaler.demo import scenario
 from scaler.demo.cluster import DemoCluster, prometheus_config
 from scaler.demo.intro import introduction, write_requests
 from scaler.demo.keda import KedaStandIn, Poll
-from scaler.demo.prometheus_process import PrometheusProcess, find_prometheus
+from scaler.demo.prometheus_process import PrometheusProcess, find_prometheus, free_port
 from scaler.demo.record import RunRecord
 from scaler.demo.scenario import Scenario
 from scaler.demo.view import Frame, View
@@ -110,9 +110,15 @@ async def _play(options: DemoOptions, binary: Path, folder: Path, console: Conso
         pages = PageServer(cluster.page)
         await pages.start()
         stack.push_async_callback(pages.stop)
+        # Chosen before the service is there: Prometheus has to know where to scrape it.
+        options = replace(options, http_port=free_port(options.http_port))
         prometheus = PrometheusProcess(
             binary,
-            config=prometheus_config(pages.url, scrape_interval_s=scenario.SCRAPE_INTERVAL_S),
+            config=prometheus_config(
+                pages.url,
+                scaler_url=f"http://{HOST}:{options.http_port}",
+                scrape_interval_s=scenario.SCRAPE_INTERVAL_S,
+            ),
             data_dir=folder / "prometheus",
             port=options.prometheus_port,
         )

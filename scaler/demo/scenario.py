@@ -32,6 +32,8 @@ _SLOTS: Final = 8
 _MIN_REPLICAS: Final = 2
 _MAX_REPLICAS: Final = 10
 _TTFT_SLO_S: Final = 1.0
+# What a GPU of the middle class costs in a cloud; the budget is above what the most replicas cost.
+_REPLICA_HOURLY_COST, _MAX_HOURLY_COST = 2.5, 30
 
 # A request takes some 2.7 s, so one replica serves 3 a second: the rates need 1, 3 and 7 replicas.
 _CALM, _PLATEAU, _BURST = 2.0, 6.5, 19.0
@@ -129,6 +131,8 @@ def scenario(duration_s: float) -> Scenario:
             "hpaTolerance": "0",
             "coldStartTimeoutSeconds": "60",
             "rolloutHoldSeconds": "5",
+            "replicaHourlyCost": f"{_REPLICA_HOURLY_COST:g}",
+            "maxHourlyCost": f"{_MAX_HOURLY_COST:g}",
         },
         settle_s=rate_window_s + cold_start_s,
     )

@@ -22,7 +22,7 @@ _REQUEST_BOUNDS_S: Final = frozenset(
     (0.3, 0.5, 0.8, 1, 1.5, 2, 2.5, 5, 10, 15, 20, 30, 40, 50, 60, 120, 240, 480, 960, 1920, 7680)
 )
 # The bounds of vLLM's histograms, 0.8.5 to 0.33; overridable since 0.32, which nothing in its metrics tells.
-_BOUNDS_S: Final = {
+LATENCY_BOUNDS_S: Final = {
     SignalName.TTFT_P95: _TTFT_BOUNDS_S,
     SignalName.ITL_P95: _ITL_BOUNDS_S,
     SignalName.QUEUE_TIME_P95: _REQUEST_BOUNDS_S,
@@ -46,7 +46,7 @@ def objectives_off_bounds(policy: PoolPolicy) -> tuple[Reason, ...]:
     """Return the latencies whose objective lies between two bounds of vLLM's histogram."""
     found = []
     for signal in policy.signals:
-        bounds = _BOUNDS_S.get(SignalName(signal.name)) if signal.form is SignalForm.LATENCY else None
+        bounds = LATENCY_BOUNDS_S.get(SignalName(signal.name)) if signal.form is SignalForm.LATENCY else None
         if bounds is None or signal.scale_up in bounds:
             continue
         below = max((bound for bound in bounds if bound < signal.scale_up), default=0.0)

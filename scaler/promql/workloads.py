@@ -56,6 +56,13 @@ def pod_pattern(workload: Workload) -> PodPattern:
     return PodPattern(_cut_pods(workload.name), literal_replacement(workload.name))
 
 
+def own_pods(workload: Workload) -> str:
+    """Return the RE2 pattern of the pods of one workload, for whoever looks at this one alone."""
+    pattern = pod_pattern(workload).pattern
+    # Where the pattern captures the workload's name, this one's name takes its place.
+    return pattern.replace("(.+)", literal_pattern(workload.name), 1)
+
+
 def _cut_pods(name: str) -> str:
     """Return the pattern of the pods of a Deployment whose long name leaves too little room for the hash.
 

@@ -140,4 +140,4 @@ class Registry:
     def views(self) -> Iterator[PoolView]:
         """Yield what a scrape shows; safe to call from another thread than the event loop's."""
         for entry in tuple(self._entries.values()):
-            yield PoolView(entry.key, entry.policy.locator, entry.decision, entry.decisions)
+            yield PoolView(entry.key, entry.policy, entry.history, entry.decision, entry.decisions)

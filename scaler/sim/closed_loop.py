@@ -1,7 +1,7 @@
-"""The whole loop in virtual time: traffic, fleet, Prometheus, the law, KEDA and the HPA, and back to the fleet.
+"""The whole loop in virtual time: traffic, fleet, Prometheus, a law, KEDA and the HPA, and back to the fleet.
 
 Everything that happens has a grid of its own, as in a cluster: scrapes, ticks, KEDA's polls and the HPA's syncs fall at
-different moments, so what each of them knows is some seconds old. The law is the very one that the service runs.
+different moments, so what each of them knows is some seconds old. The service's law is the very one that runs live.
 """
 
 import enum
@@ -13,13 +13,13 @@ from itertools import pairwise
 from typing import Final
 
 from scaler.model import Decision, PoolPolicy
-from scaler.policy.decide import advance
-from scaler.policy.history import History
 from scaler.sim.fleet import Fleet, FleetSpec
-from scaler.sim.hpa import HpaController, HpaSpec, answered_value
-from scaler.sim.observe import FleetScrape, WorkloadScrape, observe, scrape
-from scaler.sim.request import Outcome
-from scaler.sim.workload import LoadProfile, TokenLengths, poisson_arrivals
+from scaler.sim.hpa import HpaController, HpaSpec
+from scaler.sim.law import MEMORY_S, NO_ANSWER, Answer, Law, Seen
+from scaler.sim.live import LiveLaw
+from scaler.sim.observe import FleetScrape, WorkloadScrape, scrape
+from scaler.sim.request import Outcome, Slo
+from scaler.sim.workload import Load
 
 # After its end the traffic's last requests are let run out, for at most so long.
 _RUN_OUT_S: Final = 7200.0
@@ -45,7 +45,7 @@ class Grid:
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """When each part of the loop looks. Ticks fall on multiples of the policy's own interval."""
+    """When each part of the loop looks. Ticks fall on multiples of the law's own interval."""
 
     scrape: Grid = Grid(15.0, 4.0)
     """Prometheus scrapes the replicas."""
@@ -55,6 +55,8 @@ class Timing:
     """KEDA polls, and the HPA gets what it saw last (useCachedMetrics); None: each sync asks the service."""
     sync: Grid = Grid(15.0, 8.0)
     """The HPA's syncs."""
+    record: Grid = Grid(15.0)
+    """When the truth is written down, for reports."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,28 +70,21 @@ class Setup:
 
 
 @dataclass(frozen=True, slots=True)
-class Traffic:
-    """What arrives: the rate over time, and the lengths of prompts and answers."""
-
-    profile: LoadProfile
-    prompt: TokenLengths
-    output: TokenLengths
-
-
-@dataclass(frozen=True, slots=True)
 class Moment:
-    """One tick: the truth about the fleet, and what was decided of what could be seen."""
+    """The truth about the fleet at one moment, and what the law said last of what could be seen."""
 
     at: float
     rate: float
-    """Offered load, requests/s."""
+    """Requests that have come since the moment before, per second."""
     running: int
     waiting: int
     """Requests in queues, the router's included."""
     requested: int
     serving: int
     """Ready replicas; those that drain are not among them."""
-    decision: Decision
+    answer: Answer
+    decision: Decision | None = None
+    """The newest decision of the service's own law."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +125,15 @@ class Run:
 
     def attainment(self, ttft_objective_s: float) -> float:
         """Return the share of all requests that had their first token within the objective; 1 when there were none."""
-        met = sum(outcome.ttft_s is not None and outcome.ttft_s <= ttft_objective_s for outcome in self.outcomes)
+        return self._share(
+            sum(outcome.ttft_s is not None and outcome.ttft_s <= ttft_objective_s for outcome in self.outcomes)
+        )
+
+    def joint_attainment(self, slo: Slo) -> float:
+        """Return the share of all requests that were served within every objective; 1 when there were none."""
+        return self._share(sum(outcome.meets(slo) for outcome in self.outcomes))
+
+    def _share(self, met: int) -> float:
         everybody = len(self.outcomes) + self.unserved
         return met / everybody if everybody else 1.0
 
@@ -147,11 +150,12 @@ class _Step(enum.IntEnum):
     SCRAPE_WORKLOAD = 1
     TICK = 2
     POLL = 3
-    SYNC = 4
+    RECORD = 4
+    SYNC = 5
 
 
-def run(setup: Setup, traffic: Traffic, *, replicas: int, seed: int) -> Run:
-    """Run the loop from time 0 until the traffic's end.
+def run(setup: Setup, traffic: Load, *, replicas: int, seed: int) -> Run:
+    """Let the service's law scale a pool from time 0 until the traffic's end.
 
     Args:
         setup: The pool.
@@ -159,10 +163,25 @@ def run(setup: Setup, traffic: Traffic, *, replicas: int, seed: int) -> Run:
         replicas: Replicas that serve at the start.
         seed: The same seed gives the same run.
     """
-    loop = _Loop(setup, traffic, replicas, seed)
+    law = LiveLaw(setup.policy, setup.hpa)
+    return play(law, setup.fleet, traffic, timing=setup.timing, replicas=replicas, seed=seed)
+
+
+def play(law: Law, fleet: FleetSpec, load: Load, *, timing: Timing, replicas: int, seed: int) -> Run:
+    """Let a law scale a fleet from time 0 until the traffic's end.
+
+    Args:
+        law: The law, which has not been used before.
+        fleet: What it scales.
+        load: The traffic.
+        timing: When each part of the loop looks.
+        replicas: Replicas that serve at the start.
+        seed: The same seed gives the same run; the requests depend on nothing else, so laws can be compared on them.
+    """
+    loop = _Loop(law, fleet, load, timing, replicas, seed)
     outcomes: list[Outcome] = []
-    end = traffic.profile.duration_s
-    for at, step in sorted(_steps(setup, end)):
+    end = load.duration_s
+    for at, step in sorted(_steps(law, timing, end)):
         outcomes += loop.fleet.advance(at)
         loop.do(step)
     outcomes += loop.fleet.advance(end)
@@ -177,14 +196,14 @@ def run(setup: Setup, traffic: Traffic, *, replicas: int, seed: int) -> Run:
     )
 
 
-def _steps(setup: Setup, end: float) -> Iterator[tuple[float, _Step]]:
-    timing = setup.timing
+def _steps(law: Law, timing: Timing, end: float) -> Iterator[tuple[float, _Step]]:
     grids = {
         _Step.SCRAPE: timing.scrape,
         _Step.SCRAPE_WORKLOAD: timing.workload_scrape,
-        _Step.TICK: Grid(setup.policy.tick_s),
+        _Step.TICK: timing.sync if law.tick_s is None else Grid(law.tick_s),
         _Step.POLL: timing.poll,
-        _Step.SYNC: timing.sync,
+        _Step.RECORD: timing.record,
+        _Step.SYNC: None if law.hpa is None else timing.sync,
     }
     for step, grid in grids.items():
         if grid is not None:
@@ -196,34 +215,42 @@ def _steps(setup: Setup, end: float) -> Iterator[tuple[float, _Step]]:
 class _Loop:
     """The parts of the loop, and what each of them remembers."""
 
-    setup: Setup
-    traffic: Traffic
+    law: Law
+    spec: FleetSpec
+    load: Load
+    timing: Timing
     replicas: int
     seed: int
     fleet: Fleet = field(init=False)
-    hpa: HpaController = field(init=False)
-    history: History = field(default_factory=History)
+    hpa: HpaController | None = field(init=False)
     scrapes: deque[FleetScrape] = field(default_factory=deque)
     workload: WorkloadScrape | None = None
-    published: float | None = None
-    """What the service answers."""
-    polled: float | None = None
+    published: Answer = NO_ANSWER
+    """What the law answers."""
+    polled: Answer = NO_ANSWER
     """What KEDA got last."""
+    recorded: int = 0
+    """Requests that had come at the last record."""
     moments: list[Moment] = field(default_factory=list)
     changes: list[Change] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        traffic = self.traffic
-        arrivals = poisson_arrivals(traffic.profile, prompt=traffic.prompt, output=traffic.output, seed=self.seed)
-        self.fleet = Fleet(self.setup.fleet, replicas=self.replicas, arrivals=arrivals, seed=self.seed)
-        self.hpa = HpaController(self.setup.hpa)
+        stream = self.load.open(self.seed)
+        self.fleet = Fleet(
+            self.spec,
+            replicas=self.replicas,
+            arrivals=stream.arrivals,
+            follow_up=stream.follow_up,
+            seed=self.seed,
+        )
+        self.hpa = None if self.law.hpa is None else HpaController(self.law.hpa)
 
     def do(self, step: _Step) -> None:
         """Let one thing happen now."""
         match step:
             case _Step.SCRAPE:
                 self.scrapes.append(scrape(self.fleet))
-                while self.scrapes[0].at <= self.fleet.now - self.setup.policy.locator.rate_window_s:
+                while self.scrapes[0].at <= self.fleet.now - MEMORY_S:
                     self.scrapes.popleft()
             case _Step.SCRAPE_WORKLOAD:
                 self.workload = WorkloadScrape(self.fleet.now, self.fleet.status())
@@ -231,36 +258,49 @@ class _Loop:
                 self._tick()
             case _Step.POLL:
                 self.polled = self.published
+            case _Step.RECORD:
+                self._record()
             case _Step.SYNC:
                 self._sync()
 
     def _tick(self) -> None:
-        fleet, policy = self.fleet, self.setup.policy
-        observation = observe(policy.locator, self.scrapes, self.workload, fleet.now)
-        self.history, decision = advance(policy, self.history, observation)
-        value = decision.reported_value
-        self.published = None if value is None else answered_value(value, math.ceil(value))
-        status = fleet.status()
+        seen = Seen(self.fleet.now, scrape(self.fleet), self.scrapes, self.workload, self.fleet.status())
+        self.published = self.law.answer(seen)
+        if self.hpa is None and self.published[0] is not None:
+            self._scale(math.ceil(self.published[0]))
+
+    def _record(self) -> None:
+        fleet, status = self.fleet, self.fleet.status()
         self.moments.append(
             Moment(
                 at=fleet.now,
-                rate=self.traffic.profile.rate_at(fleet.now),
+                rate=(fleet.arrived - self.recorded) / self.timing.record.interval_s,
                 running=fleet.running,
                 waiting=fleet.waiting,
                 requested=status.spec_replicas,
                 serving=status.ready,
-                decision=decision,
+                answer=self.published,
+                decision=self.law.decision if isinstance(self.law, LiveLaw) else None,
             )
         )
+        self.recorded = fleet.arrived
 
     def _sync(self) -> None:
         status = self.fleet.status()
-        replicas = self.hpa.sync(
-            self.fleet.now,
-            spec_replicas=status.spec_replicas,
-            status_replicas=status.replicas,
-            value=self.published if self.setup.timing.poll is None else self.polled,
-        )
-        if replicas != status.spec_replicas:
-            self.changes.append(Change(self.fleet.now, status.spec_replicas, replicas))
+        value, *further = self.published if self.timing.poll is None else self.polled
+        if self.hpa is not None:
+            self._scale(
+                self.hpa.sync(
+                    self.fleet.now,
+                    spec_replicas=status.spec_replicas,
+                    status_replicas=status.replicas,
+                    value=value,
+                    further=further,
+                )
+            )
+
+    def _scale(self, replicas: int) -> None:
+        before = self.fleet.spec_replicas
+        if replicas != before:
+            self.changes.append(Change(self.fleet.now, before, replicas))
             self.fleet.scale(replicas)

@@ -1,15 +1,16 @@
 """One vLLM engine: continuous batching over a KV cache, in virtual time.
 
 Theory. The engine works in steps. A step gives one token to every sequence that is decoding, and works off up to a
-budget of prompt tokens of sequences that are not there yet (chunked prefill). Between two changes of the batch all
-steps are alike, so whole stretches of decoding are passed in one go: the cost of a simulation goes with the number of
-requests, not with that of tokens or steps.
+budget of prompt tokens of sequences that are not there yet (chunked prefill). Between two changes of the batch steps
+differ only in that the KV cache grows evenly, so a whole stretch of them is passed in one go: the cost of a simulation
+goes with the number of requests, not with that of tokens or steps.
 
-State. ``now`` is the start of the step that is being worked on, so it can be earlier than the time that the engine was
-advanced to: what a step does counts at its end. A request that arrives during a step is looked at when the step ends.
-How often, and how far at a time, the engine is advanced makes no difference to what happens.
+State. A plan stands for the step with prompts in it, or the stretch of decode steps, that is being worked on; ``due``
+is its end. What a step does counts at its end, and a request that arrives during a step is looked at when the step
+ends. How often, and how far at a time, the engine is advanced makes no difference to what happens.
 """
 
+import heapq
 import math
 from collections import deque
 from dataclasses import dataclass, field
@@ -18,9 +19,6 @@ from typing import Final
 from scaler.sim.histogram import INTER_TOKEN_BOUNDS_S, REQUEST_BOUNDS_S, TTFT_BOUNDS_S, Histogram
 from scaler.sim.request import Outcome, Request
 
-# Share of the KV cache that stays free when a request is admitted to others, so that their next tokens do not throw it
-# out at once; vLLM's old watermark.
-_WATERMARK: Final = 0.01
 # A quotient such as 2.9999999999 steps is 3 with rounding error.
 _ROUNDING: Final = 1e-9
 
@@ -29,8 +27,9 @@ _ROUNDING: Final = 1e-9
 class EngineSpec:
     """What one engine can do.
 
-    A step takes step_s + step_per_sequence_s * decoding sequences + prompt tokens / prefill_tokens_per_s: with 20 ms,
-    1 ms and 1000/s, a step that decodes 10 sequences and prefills 100 tokens takes 130 ms.
+    A step takes step_s + step_per_sequence_s * decoding sequences + step_per_kv_token_s * tokens in the KV cache
+    + prompt tokens / prefill_tokens_per_s: with 20 ms, 1 ms, 1 us and 1000/s, a step that decodes 10 sequences of 500
+    tokens each and prefills 100 tokens takes 20 + 10 + 5 + 100 = 135 ms.
     """
 
     slots: int
@@ -43,11 +42,26 @@ class EngineSpec:
     prefill_tokens_per_s: float
     max_batched_tokens: int = 2048
     """Tokens in one step, decoded and prefilled ones together."""
+    step_per_kv_token_s: float = 0.0
+    """What each token in the KV cache adds to a step, since attention reads it, in seconds."""
+    block_tokens: int = 16
+    """The KV cache is given out in blocks of so many tokens (vLLM's block-size)."""
 
     def __post_init__(self) -> None:
-        counts = (self.slots, self.kv_capacity_tokens, self.max_batched_tokens - self.slots)
-        if min(*counts, self.step_s, self.prefill_tokens_per_s) <= 0 or self.step_per_sequence_s < 0:
+        counts = (self.slots, self.kv_blocks, self.block_tokens, self.max_batched_tokens - self.slots)
+        if min(*counts, self.step_s, self.prefill_tokens_per_s) <= 0 or min(self.step_per_sequence_s, 0.0) < 0:
             raise ValueError(f"sizes, times and rates of an engine are above zero, and a step holds all slots: {self}")
+        if self.step_per_kv_token_s < 0:
+            raise ValueError(f"a token in the KV cache adds zero or more to a step: {self}")
+
+    @property
+    def kv_blocks(self) -> int:
+        """Blocks in the KV cache."""
+        return self.kv_capacity_tokens // max(1, self.block_tokens)
+
+    def holds(self, request: Request) -> bool:
+        """Tell whether a request fits into the KV cache at all; vLLM refuses longer ones."""
+        return request.total_tokens <= self.kv_blocks * self.block_tokens
 
 
 @dataclass(slots=True)
@@ -74,7 +88,9 @@ class _Sequence:
     scheduled_at: float | None = None
     first_token_at: float | None = None
     last_token_at: float = 0.0
+    """When it got its newest token, once it has been preempted."""
     generated: int = 0
+    """Tokens so far, while it is not decoding."""
     preemptions: int = 0
     done_at_step: int = 0
     """The decode step, counted since the engine's start, that gives the last token."""
@@ -95,15 +111,27 @@ class Engine:
         self.started_at = started_at
         self.last_ended_at = started_at
         """When the newest of its requests ended."""
+        self.due = math.inf
+        """When its batch may change next: no request ends before."""
         self.stats = EngineStats()
         self._waiting: deque[_Sequence] = deque()
-        self._running: list[_Sequence] = []
-        self._prefilling: list[_Sequence] = []
+        # In the order of their admission, the newest last.
+        self._running: dict[_Sequence, None] = {}
+        self._prefilling: dict[_Sequence, None] = {}
+        self._by_end: list[tuple[int, int, _Sequence]] = []
         self._kv_tokens = 0
-        # now = _epoch + _steps * (time of a step): exact however a stretch of equal steps is cut.
+        self._capacity = spec.kv_blocks * spec.block_tokens
+        self._planned = False
+        self._chunks: list[tuple[_Sequence, int]] = []
+        # now = _epoch + _steps * _step_s + _growth_s * (0 + 1 + .. + (_steps - 1)), exact however a stretch is cut.
         self._epoch = started_at
         self._steps = 0
-        self._decode_steps = 0
+        self._limit = 0
+        self._step_s = spec.step_s
+        self._growth_s = 0.0
+        self.steps = 0
+        """Steps so far."""
+        self._admissions = 0
         self._ended: list[Outcome] = []
 
     @property
@@ -123,8 +151,8 @@ class Engine:
 
     @property
     def kv_usage_ratio(self) -> float:
-        """Share of the KV cache in use, 0 to 1."""
-        return self._kv_tokens / self.spec.kv_capacity_tokens
+        """Share of the KV cache's blocks in use, 0 to 1."""
+        return self._blocks(0) / self.spec.kv_blocks
 
     @property
     def awaiting_first_token(self) -> list[float]:
@@ -133,11 +161,11 @@ class Engine:
         return [sequence.request.arrived_at for sequence in everyone if sequence.first_token_at is None]
 
     def accepts(self, request: Request) -> bool:
-        """Tell whether a request fits into the KV cache at all; vLLM refuses longer ones."""
-        return request.total_tokens <= self.spec.kv_capacity_tokens
+        """Tell whether a request fits into the KV cache at all."""
+        return self.spec.holds(request)
 
     def submit(self, request: Request, at: float) -> None:
-        """Queue a request; the engine must have been advanced to ``at``.
+        """Queue a request; the engine must have been advanced to ``at``, or not be due before it.
 
         Raises:
             ValueError: The request can never fit; see ``accepts``.
@@ -145,18 +173,31 @@ class Engine:
         if not self.accepts(request):
             raise ValueError(f"{request} does not fit into {self.spec.kv_capacity_tokens} tokens of KV cache")
         self._waiting.append(_Sequence(request, queued_at=at, prefill_left=request.prompt_tokens))
+        if not self._running:
+            self._epoch, self._steps = max(self._now, at), 0
+            self._planned, self.due = False, self._epoch
+        elif len(self._waiting) > 1 or len(self._running) == self.spec.slots:
+            pass
+        elif self._now >= at:
+            # Requests of one moment begin together.
+            self._planned, self.due = False, self._now
+        elif not self._chunks:
+            # It is looked at when the step in which it arrived has ended.
+            arrival = math.ceil(self._steps_in(at - self._epoch) - _ROUNDING)
+            self._limit = min(self._limit, max(self._steps, arrival))
+            self.due = self._time_of(self._limit)
 
     def advance(self, to: float) -> list[Outcome]:
         """Work until ``to`` and return the requests that ended, in the order of their ends."""
-        while True:
-            self._admit()
-            if not self._running:
-                if not self._waiting or self._waiting[0].queued_at > to:
-                    self._rebase(max(to, self._now))
-                    break
-                self._rebase(max(self._waiting[0].queued_at, self._now))
-            elif not (self._mixed_step(to) if self._prefilling else self._decode(to)):
-                break
+        while self.due <= to:
+            if self._planned and self._chunks:
+                self._mixed_step()
+            elif self._planned:
+                self._decode(self._limit - self._steps)
+            self._finish()
+            self._plan()
+        if self._running and not self._chunks:
+            self._decode(min(self._limit, math.floor(self._steps_in(to - self._epoch) + _ROUNDING)) - self._steps)
         ended, self._ended = self._ended, []
         return ended
 
@@ -164,84 +205,142 @@ class Engine:
         """Cut off every request, as when the pod is killed."""
         sequences = (*self._running, *self._waiting)
         self.last_ended_at = at
-        self._running, self._prefilling, self._kv_tokens = [], [], 0
+        self._running, self._prefilling, self._by_end, self._chunks, self._kv_tokens = {}, {}, [], [], 0
         self._waiting.clear()
+        self.due = math.inf
         return [self._outcome(sequence, at, completed=False) for sequence in sequences]
 
     @property
     def _now(self) -> float:
-        return self._epoch + self._steps * self._step_s()
+        return self._time_of(self._steps)
 
-    def _rebase(self, now: float) -> None:
-        """Begin a stretch of equal steps; to be called before the batch changes."""
-        self._epoch, self._steps = now, 0
+    def _time_of(self, steps: int) -> float:
+        """Return when so many steps of the stretch are done."""
+        return self._epoch + steps * self._step_s + self._growth_s * (steps * (steps - 1) / 2)
 
-    def _step_s(self) -> float:
-        decoding = len(self._running) - len(self._prefilling)
-        return self.spec.step_s + self.spec.step_per_sequence_s * decoding
+    def _steps_in(self, duration_s: float) -> float:
+        """Return how many steps of the stretch a time from its start holds; the inverse of ``_time_of``."""
+        linear = self._step_s - self._growth_s / 2
+        return 2 * duration_s / (linear + math.sqrt(max(0.0, linear**2 + 2 * self._growth_s * duration_s)))
 
-    def _admit(self) -> None:
-        """Move requests from the queue into the batch, first come first served, while slots and KV cache allow."""
+    def _plan(self) -> None:
+        """Make up the batch, and say when it may change again."""
+        self._planned = True
         now = self._now
+        if not self._make_room(now):
+            self._admit(now)
+        decoding = len(self._running) - len(self._prefilling)
+        spec = self.spec
+        self._epoch, self._steps, self._limit, self._chunks = now, 0, 0, []
+        self._step_s = spec.step_s + spec.step_per_sequence_s * decoding + spec.step_per_kv_token_s * self._kv_tokens
+        self._growth_s = spec.step_per_kv_token_s * decoding
+        if self._prefilling:
+            self._chunks = self._prompt_chunks(spec.max_batched_tokens - decoding)
+            self._step_s += sum(chunk for _, chunk in self._chunks) / spec.prefill_tokens_per_s
+            self.due = now + self._step_s
+        elif self._running:
+            self._limit = self._room_for(self._next_end() - self.steps)
+            self.due = self._time_of(self._limit)
+        else:
+            self.due = math.inf
+
+    def _admit(self, now: float) -> None:
+        """Move requests from the queue into the batch, first come first served, while slots and KV cache allow."""
         while self._waiting and len(self._running) < self.spec.slots:
             sequence = self._waiting[0]
             tokens = sequence.request.prompt_tokens + sequence.generated
-            spare = self.spec.kv_capacity_tokens - self._kv_tokens - tokens
-            watermark = self.spec.kv_capacity_tokens * _WATERMARK if self._running else 0
-            if sequence.queued_at > now or spare < watermark:
+            if not self._fits(tokens):
                 return
-            self._rebase(now)
             self._waiting.popleft()
             sequence.prefill_left = tokens
             if sequence.scheduled_at is None:
                 sequence.scheduled_at = now
             self._kv_tokens += tokens
-            self._running.append(sequence)
-            self._prefilling.append(sequence)
+            self._running[sequence] = None
+            self._prefilling[sequence] = None
 
-    def _make_room(self) -> None:
-        """Preempt, newest first, until each decoding sequence has room for one more token."""
-        while self._kv_tokens + len(self._running) - len(self._prefilling) > self.spec.kv_capacity_tokens:
-            self._rebase(self._now)
-            sequence = self._running.pop()
+    def _prompt_chunks(self, budget: int) -> list[tuple[_Sequence, int]]:
+        chunks = []
+        for sequence in self._prefilling:
+            if budget <= 0:
+                break
+            chunk = min(sequence.prefill_left, budget)
+            budget -= chunk
+            chunks.append((sequence, chunk))
+        return chunks
+
+    def _make_room(self, now: float) -> bool:
+        """Preempt, newest first, until each decoding sequence has room for one more token; tell whether one had to."""
+        preempted = False
+        while not self._holds_after(1):
+            sequence, _ = self._running.popitem()
             if sequence.prefill_left:
-                self._prefilling.remove(sequence)
+                del self._prefilling[sequence]
+                self._kv_tokens -= sequence.request.prompt_tokens + sequence.generated
             else:
-                sequence.generated = self._generated(sequence)
-            self._kv_tokens -= sequence.request.prompt_tokens + sequence.generated - (0 if sequence.prefill_left else 1)
+                sequence.generated = sequence.request.output_tokens - (sequence.done_at_step - self.steps)
+                self._kv_tokens -= sequence.request.prompt_tokens + sequence.generated - 1
+                sequence.last_token_at = now
             sequence.preemptions += 1
             self.stats.preemptions += 1
             self._waiting.appendleft(sequence)
+            preempted = True
+        return preempted
 
-    def _generated(self, sequence: _Sequence) -> int:
-        """Tokens that a decoding sequence has so far."""
-        return sequence.request.output_tokens - (sequence.done_at_step - self._decode_steps)
-
-    def _mixed_step(self, to: float) -> bool:
-        """Do one step with prompt tokens in it, if it ends by ``to``."""
-        self._make_room()
+    def _holds_after(self, steps: int, new_blocks: int = 0) -> bool:
+        """Tell whether the KV cache holds the batch after some steps, and some blocks more."""
+        size = self.spec.block_tokens
         decoding = len(self._running) - len(self._prefilling)
-        budget = self.spec.max_batched_tokens - decoding
-        chunks: list[tuple[_Sequence, int]] = []
-        for sequence in self._prefilling:
-            chunk = min(sequence.prefill_left, budget)
-            budget -= chunk
-            if chunk:
-                chunks.append((sequence, chunk))
-        prompt_tokens = sum(chunk for _, chunk in chunks)
-        duration = self._step_s() + prompt_tokens / self.spec.prefill_tokens_per_s
-        end = self._now + duration
-        if end > to:
-            return False
-        self._rebase(end)
-        self._give_tokens(decoding, steps=1, step_s=duration)
-        for sequence, chunk in chunks:
+        # No sequence leaves more than its last block partly empty. Mostly that answers it without looking at each.
+        if self._kv_tokens + decoding * steps + len(self._running) * (size - 1) + new_blocks * size <= self._capacity:
+            return True
+        return self._blocks(steps) + new_blocks <= self.spec.kv_blocks
+
+    def _fits(self, tokens: int) -> bool:
+        """Tell whether a sequence of so many tokens can join, with room for the next step of all others."""
+        return self._holds_after(1, -(-tokens // self.spec.block_tokens))
+
+    def _blocks(self, steps: int) -> int:
+        """Count the blocks in use after some steps."""
+        size = self.spec.block_tokens
+        total = 0
+        for sequence in self._running:
+            if sequence.prefill_left:
+                tokens = sequence.request.prompt_tokens + sequence.generated
+            else:
+                # The newest token is not in the cache before the step that it goes into.
+                tokens = sequence.request.total_tokens - 1 - (sequence.done_at_step - self.steps) + steps
+            total += -(-tokens // size)
+        return total
+
+    def _room_for(self, steps: int) -> int:
+        """Return how many of the next decode steps the KV cache has room for, at least one."""
+        if self._holds_after(steps):
+            return steps
+        low, high = 1, steps
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (middle, high) if self._holds_after(middle) else (low, middle)
+        return low
+
+    def _next_end(self) -> int:
+        """Return the decode step at which the next sequence is done."""
+        while True:
+            step, _, sequence = self._by_end[0]
+            if sequence in self._running and not sequence.prefill_left and sequence.done_at_step == step:
+                return step
+            heapq.heappop(self._by_end)
+
+    def _mixed_step(self) -> None:
+        """Do the one step with prompt tokens in it."""
+        end, decoding = self.due, len(self._running) - len(self._prefilling)
+        self._give_tokens(decoding, 1)
+        self._epoch, self._steps = end, 0
+        for sequence, chunk in self._chunks:
             sequence.prefill_left -= chunk
             if not sequence.prefill_left:
-                self._prefilling.remove(sequence)
+                del self._prefilling[sequence]
                 self._finish_prefill(sequence, end)
-        self._finish(end)
-        return True
 
     def _finish_prefill(self, sequence: _Sequence, at: float) -> None:
         """Give a sequence the token that ends its prefill."""
@@ -253,45 +352,35 @@ class Engine:
             self.stats.inter_token_latency.observe(at - sequence.last_token_at)
         self.stats.generation_tokens += 1
         sequence.generated += 1
-        sequence.done_at_step = self._decode_steps + sequence.request.output_tokens - sequence.generated
+        sequence.done_at_step = self.steps + sequence.request.output_tokens - sequence.generated
+        self._admissions += 1
+        heapq.heappush(self._by_end, (sequence.done_at_step, self._admissions, sequence))
 
-    def _decode(self, to: float) -> bool:
-        """Do as many equal decode steps as end by ``to`` and before the batch may change; False when there is none."""
-        self._make_room()
-        decoding = len(self._running)
-        step_s = self._step_s()
-        steps = math.floor((to - self._epoch) / step_s + _ROUNDING) - self._steps
-        steps = min(steps, min(sequence.done_at_step for sequence in self._running) - self._decode_steps)
-        steps = min(steps, (self.spec.kv_capacity_tokens - self._kv_tokens) // decoding)
-        if self._waiting and self._waiting[0].queued_at > self._now and decoding < self.spec.slots:
-            # It is looked at when the step in which it arrived has ended.
-            until = math.ceil((self._waiting[0].queued_at - self._epoch) / step_s - _ROUNDING) - self._steps
-            steps = min(steps, max(1, until))
-        if steps <= 0:
-            return False
-        self._steps += steps
-        self._give_tokens(decoding, steps=steps, step_s=step_s)
-        self._finish(self._now)
-        return True
+    def _decode(self, steps: int) -> None:
+        """Do so many decode steps of the stretch."""
+        if steps > 0:
+            self._give_tokens(len(self._running), steps)
+            self._steps += steps
 
-    def _give_tokens(self, decoding: int, *, steps: int, step_s: float) -> None:
+    def _give_tokens(self, decoding: int, steps: int) -> None:
         """Give each of ``decoding`` sequences ``steps`` tokens."""
-        self._decode_steps += steps
+        self.steps += steps
         self._kv_tokens += decoding * steps
         self.stats.generation_tokens += decoding * steps
         if decoding:
-            self.stats.inter_token_latency.observe(step_s, decoding * steps)
+            first_s = self._step_s + self._growth_s * self._steps
+            self.stats.inter_token_latency.observe_rising(first_s, self._growth_s, steps, decoding)
 
-    def _finish(self, at: float) -> None:
+    def _finish(self) -> None:
         """End the sequences that have their last token."""
-        done = [each for each in self._running if not each.prefill_left and each.done_at_step <= self._decode_steps]
-        if not done:
-            return
-        self._rebase(at)
-        self.last_ended_at = at
-        for sequence in done:
-            self._running.remove(sequence)
+        at = self._now
+        while self._by_end and self._by_end[0][0] <= self.steps:
+            step, _, sequence = heapq.heappop(self._by_end)
+            if sequence not in self._running or sequence.prefill_left or sequence.done_at_step != step:
+                continue
+            del self._running[sequence]
             self._kv_tokens -= sequence.request.total_tokens - 1
+            self.last_ended_at = at
             self.stats.completed += 1
             self.stats.e2e_latency.observe(at - sequence.queued_at)
             self.stats.queue_time.observe((sequence.scheduled_at or 0.0) - sequence.queued_at)

@@ -1,5 +1,6 @@
 """Histograms as Prometheus clients keep them, with the bucket bounds that vLLM uses."""
 
+import math
 from bisect import bisect_left
 from collections.abc import Sequence
 from itertools import accumulate
@@ -40,6 +41,18 @@ class Histogram:
         """Record ``value``, ``count`` times."""
         self.counts[bisect_left(self.bounds, value)] += count
         self.total += value * count
+
+    def observe_rising(self, first: float, growth: float, steps: int, count: int) -> None:
+        """Record ``first``, ``first + growth`` and so on, ``steps`` values, each ``count`` times."""
+        self.total += count * (steps * first + growth * (steps * (steps - 1) / 2))
+        done = 0
+        while done < steps:
+            bucket = bisect_left(self.bounds, first + growth * done)
+            until = steps
+            if growth > 0 and bucket < len(self.bounds):
+                until = min(steps, max(done, math.floor((self.bounds[bucket] - first) / growth)) + 1)
+            self.counts[bucket] += count * (until - done)
+            done = until
 
     @property
     def count(self) -> int:

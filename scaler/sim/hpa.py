@@ -1,4 +1,4 @@
-"""The arithmetic of KEDA and of Kubernetes' HorizontalPodAutoscaler for one external metric of type AverageValue.
+"""The arithmetic of KEDA and of Kubernetes' HorizontalPodAutoscaler for external metrics of type AverageValue.
 
 Written from what their controllers do, so that the scaler can be tried against them without a cluster: what KEDA makes
 of an answer, the tolerance band, the limits on steps, and the stabilisation windows. All numbers are milli-units, as
@@ -8,7 +8,7 @@ there: finer differences vanish.
 import enum
 import math
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -79,6 +79,13 @@ class Behavior:
         (ScalingPolicy(PolicyKind.PERCENT, 100, 15.0), ScalingPolicy(PolicyKind.PODS, 4, 15.0)), window_s=0.0
     )
     down: ScalingRules = ScalingRules((ScalingPolicy(PolicyKind.PERCENT, 100, 15.0),), window_s=_DEFAULT_DOWN_WINDOW_S)
+
+
+EXACT: Final = Behavior(
+    ScalingRules(Behavior().up.policies, window_s=0.0, tolerance=0.0),
+    ScalingRules(Behavior().down.policies, window_s=0.0, tolerance=0.0),
+)
+"""The behaviour of our manifests: what the metric says is done, since the law has windows and a dead band itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,14 +161,25 @@ class HpaController:
         self._added: deque[_Change] = deque()
         self._removed: deque[_Change] = deque()
 
-    def sync(self, now: float, *, spec_replicas: int, status_replicas: int, value: float | None) -> int:
+    def sync(
+        self,
+        now: float,
+        *,
+        spec_replicas: int,
+        status_replicas: int,
+        value: float | None,
+        further: Sequence[float | None] = (),
+    ) -> int:
         """Return the new spec.replicas.
+
+        Of several metrics the one that asks for most counts. While one of them cannot be had, nothing scales down.
 
         Args:
             now: Time in seconds, not before the last sync's.
             spec_replicas: The workload's spec.replicas; 0 switches the HPA off.
             status_replicas: The workload's status.replicas.
             value: The metric, or None when it could not be had: then nothing changes but the limits.
+            further: Further metrics, each in units of the target.
         """
         if not self._recommendations:
             self._recommendations.append(_Change(now, spec_replicas))
@@ -169,9 +187,12 @@ class HpaController:
             return 0
         if not self.spec.min_replicas <= spec_replicas <= self.spec.max_replicas:
             return self._carry_out(now, spec_replicas, self._clamp(spec_replicas))
-        if value is None:
+        known = [each for each in (value, *further) if each is not None]
+        proposal = max(
+            (proposed_replicas(each, status_replicas=status_replicas, spec=self.spec) for each in known), default=None
+        )
+        if proposal is None or (len(known) <= len(further) and proposal < spec_replicas):
             return spec_replicas
-        proposal = proposed_replicas(value, status_replicas=status_replicas, spec=self.spec)
         desired = self._stabilised(now, spec_replicas, proposal)
         if self.spec.behavior is None:
             limit = max(_DEFAULT_UP_FACTOR * spec_replicas, _DEFAULT_UP_REPLICAS)

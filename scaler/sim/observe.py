@@ -30,14 +30,42 @@ class ReplicaScrape:
     """First tokens at or below each bound of ``TTFT_BOUNDS_S``, and all of them."""
     generation_tokens: int
     preemptions: int
+    queue_time_s: float = 0.0
+    """Seconds that requests which have ended had waited for a place in the batch, added up."""
+    ended: int = 0
+    """Requests that have ended."""
+
+    @property
+    def in_flight(self) -> int:
+        """Requests in the batch and in the queue."""
+        return self.running + self.waiting
 
 
 @dataclass(frozen=True, slots=True)
 class FleetScrape:
-    """The replicas that answered at one time, by name."""
+    """The replicas that answered at one time, by name, and what the router in front of them counts."""
 
     at: float
     replicas: Mapping[str, ReplicaScrape]
+    arrived: int = 0
+    """Requests that have come to the router since its start."""
+    unrouted: int = 0
+    """Requests that the router keeps since no replica serves."""
+
+    @property
+    def waiting(self) -> int:
+        """Requests in the queues of all replicas."""
+        return sum(replica.waiting for replica in self.replicas.values())
+
+    @property
+    def in_flight(self) -> int:
+        """Requests in all replicas."""
+        return sum(replica.in_flight for replica in self.replicas.values())
+
+    @property
+    def kv_usage_ratios(self) -> tuple[float, ...]:
+        """KV-cache usage of each replica."""
+        return tuple(replica.kv_usage_ratio for replica in self.replicas.values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +81,7 @@ _Series: TypeAlias = list[tuple[float, ReplicaScrape]]
 
 
 def scrape(fleet: Fleet) -> FleetScrape:
-    """Scrape every replica now; one that drains still answers, one that starts does not."""
+    """Scrape the router and every replica now; one that drains still answers, one that starts does not."""
     found = {}
     for replica in fleet.replicas:
         if replica.phase(fleet.now) is not Phase.STARTING:
@@ -65,8 +93,11 @@ def scrape(fleet: Fleet) -> FleetScrape:
                 ttft_buckets=engine.stats.time_to_first_token.cumulative(),
                 generation_tokens=engine.stats.generation_tokens,
                 preemptions=engine.stats.preemptions,
+                queue_time_s=engine.stats.queue_time.total,
+                ended=engine.stats.queue_time.count,
             )
-    return FleetScrape(fleet.now, found)
+    in_engines = sum(replica.engine.waiting for replica in fleet.replicas)
+    return FleetScrape(fleet.now, found, arrived=fleet.arrived, unrouted=fleet.waiting - in_engines)
 
 
 def observe(

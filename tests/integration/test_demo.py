@@ -3,16 +3,21 @@
 import json
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
+
+from scaler.cli.backtest import backtest
+from tests.prometheus_server import start_prometheus
 
 LINE = re.compile(
     r"t=(?P<at>\d+)s (?P<phase>\w+)  (?P<down>PROMETHEUS DOWN  )?in flight (?P<load>\d+)/.*"
@@ -276,3 +281,27 @@ def test_a_port_that_is_taken_ends_it_with_a_clear_error(tmp_path: Path, prometh
     assert "Traceback" not in run.errors
     assert left_running(tmp_path) == []
     assert list((tmp_path / "tmp").iterdir()) == []
+
+
+def test_a_kept_run_can_be_looked_back_at(runs: dict[str, Ended], tmp_path: Path) -> None:
+    (kept,) = (runs["outage"].folder / "demo-output").iterdir()
+    shutil.copytree(kept / "prometheus", tmp_path / "prometheus")
+    trigger = json.loads((kept / "scaled-object-ref.json").read_text())
+    settings = [part for key, value in trigger["scalerMetadata"].items() for part in ("--set", f"{key}={value}")]
+    ticks = [
+        json.loads(line)["time"]
+        for line in (kept / "scaler.log").read_text().splitlines()
+        if '"event": "decision"' in line
+    ]
+    times = ["--from", min(ticks), "--to", max(ticks)]
+    with ExitStack() as cleanup:
+        server = start_prometheus("", data_dir=tmp_path / "prometheus", extra_args=(), cleanup=cleanup)
+        source = ["--prometheus-url", server.url, "--evaluation-interval", "1s", "--namespace", trigger["namespace"]]
+        result = CliRunner().invoke(backtest, [*settings, *source, *times, "--json"], catch_exceptions=False)
+
+    assert result.exit_code == 0, result.output
+    (tried,) = json.loads(result.stdout)["policies"]
+    assert tried["recorded"]["increases"] >= 2
+    # What it was told is what it did, so advice and record differ only until a change is seen.
+    assert tried["against_recorded"] == pytest.approx(1.0, abs=0.25)
+    assert tried["missing_s"]["saturation"] >= 5

@@ -23,8 +23,8 @@ class Capacity(Section):
         ge=1,
         le=65536,
         description="How many requests one replica carries at the same time within its latency objective. Find it with"
-        " `vllm bench serve`: the highest concurrency that still meets the objective. It is at most vLLM's"
-        " `--max-num-seqs` times the engines of one replica, and usually well below.",
+        " `vllm-scaler capacity`: the requests in flight at the largest arrival rate that meets the objective. It is at"
+        " most vLLM's `--max-num-seqs` times the engines of one replica, and usually well below.",
         examples=["16"],
     )
     scale_up_saturation: Ratio | None = Field(

@@ -8,7 +8,18 @@ import pytest
 
 from scaler.adapters.pool_metrics import PoolView
 from scaler.adapters.telemetry import Telemetry
-from scaler.model import Absent, Action, Decision, Observation, PoolKey, ReasonCode
+from scaler.model import (
+    Absent,
+    Action,
+    Observation,
+    PoolKey,
+    PoolLocator,
+    PoolPolicy,
+    ReasonCode,
+    ReplicaLoad,
+    Workload,
+    WorkloadKind,
+)
 from scaler.policy.decide import advance
 from scaler.policy.history import History
 from tests.builders import LOCATOR, observation, policy
@@ -17,13 +28,12 @@ KEY = PoolKey("serving", "llama", "0a1b2c3d")
 POOL = 'namespace="serving",pool="deployment/vllm",scaled_object="llama",trigger="0a1b2c3d"'
 
 
-def decision(seen: Observation) -> Decision:
-    return advance(policy(), History(), seen)[1]
-
-
-def view(seen: Observation | None, **changes: object) -> PoolView:
-    made = PoolView(KEY, LOCATOR, None if seen is None else decision(seen), {(Action.SCALE_UP, ReasonCode.BURST): 3})
-    return replace(made, **changes)  # type: ignore[arg-type]
+def view(*seen: Observation, pool: PoolPolicy | None = None, history: History | None = None) -> PoolView:
+    """A pool that has seen these observations one after the other."""
+    pool, past, decision = pool or policy(), history or History(), None
+    for one in seen:
+        past, decision = advance(pool, past, one)
+    return PoolView(KEY, pool, past, decision, {(Action.SCALE_UP, ReasonCode.BURST): 3})
 
 
 def scrape(*views: PoolView, now: float = 0.0, telemetry: Telemetry | None = None) -> dict[str, float]:
@@ -93,8 +103,79 @@ def test_a_pool_shows_its_decision() -> None:
         "decision_age_seconds": 7.5,
         "data_age_seconds": 7.5,
     }
-    assert of_pool(series, "pool_info", ',model="llama",workload="vllm",workload_kind="deployment"') == 1
+    assert of_pool(series, "decision_info", ',action="scale_up",reason="burst"') == 1
     assert of_pool(series, "decisions_total", ',action="scale_up",reason="burst"') == 3
+
+
+def test_a_pool_shows_what_it_carries_and_may_carry() -> None:
+    loads = tuple(ReplicaLoad(f"vllm-{number}", running, 0.0) for number, running in enumerate((6.0, 3.0, 3.0)))
+    seen = observation(0, 12, 3, replicas=loads, kv_usage_ratios=(0.1, 0.2, 0.9))
+    series = scrape(view(seen, pool=policy(max_replicas=7, cold_start_timeout_s=300.0)))
+    assert {
+        name: of_pool(series, name)
+        for name in (
+            "replica_slots",
+            "max_replicas",
+            "cold_start_timeout_seconds",
+            "running_requests",
+            "waiting_requests",
+            "ready_replicas",
+            "generation_tokens_per_second",
+            "kv_cache_fullest_ratio",
+            "imbalance_ratio",
+            "sample_age_seconds",
+        )
+    } == {
+        "replica_slots": 4,
+        "max_replicas": 7,
+        "cold_start_timeout_seconds": 300,
+        "running_requests": 12,
+        "waiting_requests": 0,
+        "ready_replicas": 3,
+        "generation_tokens_per_second": 500,
+        "kv_cache_fullest_ratio": 0.9,
+        "imbalance_ratio": 1.5,
+        "sample_age_seconds": 5,
+    }
+
+
+def test_a_pool_shows_the_needs_between_which_nothing_changes() -> None:
+    series = scrape(view(*(observation(tick, 12, 4) for tick in range(20))))
+    assert (of_pool(series, "up_need_replicas"), of_pool(series, "down_need_replicas")) == (3, 5)
+
+
+def test_a_pool_shows_for_how_long_replicas_have_been_starting() -> None:
+    waiting = [observation(tick, 60, 8, running=16.0, waiting=44.0, serving=4.0, ready=4.0) for tick in range(5)]
+    assert of_pool(scrape(view(*waiting)), "starting_seconds") == 60
+    assert of_pool(scrape(view(observation(0, 8, 4))), "starting_seconds") == 0
+    unknown = observation(5, 60, 8, serving=Absent.MISSING, ready=Absent.MISSING)
+    assert of_pool(scrape(view(*waiting, unknown)), "starting_seconds") is None
+
+
+def test_a_pool_shows_increases_that_took_a_decrease_back() -> None:
+    series = scrape(view(observation(100, 8, 4), history=History(regrets=(100.0, 200.0))))
+    assert of_pool(series, "regretted_increases") == 2
+
+
+@pytest.mark.parametrize(
+    ("locator", "models", "pods"),
+    [
+        (LOCATOR, "llama", "vllm-[bcdfghjklmnpqrstvwxz2456789]{1,10}-[bcdfghjklmnpqrstvwxz2456789]{5}"),
+        (replace(LOCATOR, workload=Workload(WorkloadKind.STATEFUL_SET, "vllm")), "llama", "vllm-[0-9]+"),
+        (PoolLocator("serving", "org/llama-3.1", None), r"org/llama-3\\.1", ".+"),
+        (replace(LOCATOR, model_name=None, workload=Workload(WorkloadKind.LEADER_WORKER_SET, "r1")), ".+", "r1-[0-9]+"),
+    ],
+)
+def test_a_pool_shows_by_which_patterns_its_vllm_series_are_found(locator: PoolLocator, models: str, pods: str) -> None:
+    (info,) = (name for name in scrape(view(pool=policy(locator=locator))) if name.startswith("vllm_scaler_pool_info"))
+    assert f'models="{models}"' in info
+    assert f'pods="{pods}"' in info
+
+
+def test_a_pool_where_nothing_runs_has_no_imbalance() -> None:
+    idle = tuple(ReplicaLoad(f"vllm-{number}", 0.0, 0.0) for number in range(3))
+    assert of_pool(scrape(view(observation(0, 0, 3, replicas=idle))), "imbalance_ratio") is None
+    assert of_pool(scrape(view(observation(0, 0, 3))), "imbalance_ratio") is None
 
 
 def test_a_pool_shows_each_signal() -> None:
@@ -130,10 +211,22 @@ def test_a_pool_of_which_nothing_is_known_shows_no_target() -> None:
 
 
 def test_a_pool_that_was_not_evaluated_shows_that_it_is_there() -> None:
-    series = scrape(view(None))
+    series = scrape(view())
     assert series["vllm_scaler_pools"] == 1
-    assert of_pool(series, "pool_info", ',model="llama",workload="vllm",workload_kind="deployment"') == 1
+    assert of_pool(series, "replica_slots") == 4
     assert not any(name.startswith("vllm_scaler_target_replicas") for name in series)
+
+
+def test_a_pool_has_some_fifty_series_and_a_signal_six() -> None:
+    def series(pool: PoolPolicy) -> int:
+        seen = [observation(tick, 80, 4) for tick in range(20)]
+        return len([name for name in scrape(view(*seen, pool=pool)) if "scaled_object=" in name])
+
+    three = policy(replica_hourly_cost=2.5, max_hourly_cost=40.0)
+    two = replace(three, signals=three.signals[:2])
+    # For ten thousand pools each of them counts ten thousand times.
+    assert series(three) <= 50
+    assert series(three) - series(two) == 6
 
 
 def test_a_pool_that_is_gone_takes_its_series_with_it() -> None:

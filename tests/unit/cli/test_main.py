@@ -1,25 +1,12 @@
-import logging
 import sys
-from collections.abc import Iterator
 
 import pytest
-import structlog
 
 from scaler import __version__
 from scaler.cli import main as command_line
 from scaler.config.server import ServerSettings
 from scaler.errors import ScalerError
 from scaler.service import app
-
-
-@pytest.fixture(autouse=True)
-def logging_as_before() -> Iterator[None]:
-    root, configuration = logging.getLogger(), structlog.get_config()
-    handlers, level, raising = list(root.handlers), root.level, logging.raiseExceptions
-    yield
-    root.handlers[:], logging.raiseExceptions = handlers, raising
-    root.setLevel(level)
-    structlog.configure(**configuration)
 
 
 def run(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
@@ -39,8 +26,7 @@ def test_help_lists_the_commands(monkeypatch: pytest.MonkeyPatch, capsys: pytest
     assert run(monkeypatch, "--help") == 0
 
     listed = capsys.readouterr().out
-    assert "serve" in listed
-    assert "demo" in listed
+    assert [name for name in ("backtest", "demo", "serve") if name not in listed] == []
 
 
 def test_wrong_settings_are_listed_one_a_line_and_end_with_code_2(

@@ -174,6 +174,7 @@ def test_a_settings_file_is_read_as_text(tmp_path: Path, content: str, values: d
         (b"- a\n", "is not a mapping: write one setting a line, such as grpc_port: 50051"),
         (b"hello", "is not a mapping: write one setting a line, such as grpc_port: 50051"),
         (b"a: 1\nb: [1\nc: 2\n", "is not YAML: line 3, column 2: did not find expected ',' or ']'"),
+        (b"a: 1\n---\nb: 2\n", "has several documents: write one, without a line ---"),
         (b"a: 1\n\tb: 2\n", "is not YAML: line 2, column 1: found character '\\t' that cannot start any token"),
         (b"\xff\xfe\xff", "is not YAML"),
         (b"[" * 100_000, "is nested too deeply"),

@@ -121,10 +121,14 @@ def test_other_paths_are_not_there(cluster: DemoCluster) -> None:
 
 
 def test_prometheus_is_told_to_discover_the_pods_and_to_keep_their_labels() -> None:
-    config = yaml.safe_load(prometheus_config("http://127.0.0.1:4000", scrape_interval_s=1.0))
+    config = yaml.safe_load(
+        prometheus_config("http://127.0.0.1:4000", scaler_url="http://127.0.0.1:5000", scrape_interval_s=1.0)
+    )
 
-    vllm, kube_state_metrics = config["scrape_configs"]
+    vllm, kube_state_metrics, scaler = config["scrape_configs"]
     assert config["global"]["scrape_interval"] == "1s"
     assert vllm["http_sd_configs"] == [{"url": "http://127.0.0.1:4000/targets", "refresh_interval": "1s"}]
     assert vllm["relabel_configs"][-1] == {"target_label": "__address__", "replacement": "127.0.0.1:4000"}
     assert kube_state_metrics["honor_labels"] is True
+    assert scaler["honor_labels"] is True
+    assert scaler["static_configs"] == [{"targets": ["127.0.0.1:5000"]}]

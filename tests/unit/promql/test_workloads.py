@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scaler.model import Workload, WorkloadKind
-from scaler.promql.workloads import WORKLOAD_SERIES, pod_pattern
+from scaler.promql.workloads import WORKLOAD_SERIES, own_pods, pod_pattern
 
 RANDOM_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
 
@@ -81,3 +81,12 @@ def test_workloads_of_one_kind_share_their_pattern_and_so_their_queries() -> Non
 
 def test_every_kind_of_workload_has_its_series() -> None:
     assert set(WORKLOAD_SERIES) == set(WorkloadKind)
+
+
+@given(names, hashes, suffixes)
+def test_the_pattern_of_one_workload_matches_its_pods_and_no_other_deployments(
+    name: str, template_hash: int, suffix: str
+) -> None:
+    pattern = own_pods(Workload(WorkloadKind.DEPLOYMENT, name))
+    assert re.fullmatch(pattern, deployment_pod(name, template_hash, suffix))
+    assert not re.fullmatch(pattern, deployment_pod(f"x{name}", template_hash, suffix))

