@@ -109,8 +109,8 @@ class FakeReader:
         return [at for _, at in self.reads]
 
 
-async def eventually(condition: Callable[[], bool], timeout_s: float = 5.0) -> None:
-    """Wait until ``condition`` holds, giving other tasks their turn; fail when it does not in time."""
+async def eventually(condition: Callable[[], bool], timeout_s: float = 5.0, *, pause_s: float = 0.001) -> None:
+    """Wait until ``condition`` holds, looking every ``pause_s``; fail when it does not in time."""
     async with asyncio.timeout(timeout_s):
         while not condition():  # noqa: ASYNC110 - conditions are about state that tells nobody when it changes
-            await asyncio.sleep(0.001)
+            await asyncio.sleep(pause_s)

@@ -79,20 +79,19 @@ class Asker:
         freed = {held.batch.query: held for one in before for held in one.held}
         for held in (held for one in after for held in one.held):
             if freed.pop(held.batch.query, None) is None:
-                self._log("pools spoil a query that they share, and are asked for apart", held, why=str(held.error))
+                event = "pools spoil a query that they share, and are asked for apart"
+                _LOG.warning(event, **self._about(held), why=str(held.error))
             self._held[held.batch.query] = held
         for query, held in freed.items():
             self._held.pop(query, None)
-            self._log("pools are asked for together with others again", held)
+            _LOG.info("pools are asked for together with others again", **self._about(held))
         # Pools that are gone: nobody has tried them since they were due.
         self._held = {query: held for query, held in self._held.items() if now < held.until + LONGEST_PAUSE_S}
 
-    def _log(self, event: str, held: Held, **context: str) -> None:
+    def _about(self, held: Held) -> dict[str, object]:
         pools = sorted(str(key) for keys in held.batch.owners.values() for key in keys)
-        names = pools[:_MOST_NAMED]
-        _LOG.warning(
-            event, backend=self._backend, query=held.batch.query.name, pools=names, count=len(pools), **context
-        )
+        query, names = held.batch.query.name, pools[:_MOST_NAMED]
+        return {"backend": self._backend, "query": query, "pools": names, "count": len(pools)}
 
     def parted(self, plan: ReadPlan) -> list[Parted]:
         """Return the queries of a plan, each without what is known to spoil it."""

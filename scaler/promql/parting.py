@@ -4,8 +4,8 @@ The rules:
 
 - A query that fails by what it asks for (too slow, too large, refused, incomplete) is asked in halves, and a half that
   fails in halves again, until what spoils it is alone: one pool, or pools of one namespace that no matcher tells apart.
-- That is held back: for a minute it is not asked for, then tried by itself; the pause doubles with each failure. The
-  others go back into one query.
+- That is held back: for half a minute it is not asked for, then tried by itself; the pause doubles with each failure.
+  The others go back into one query.
 - If all parts are answered, it was only too much at once. It is asked in these parts, until a pause is over too.
 - Nothing is held back unless others of the same query are answered: else not a pool is at fault but Prometheus. If
   eight parts fail and none is answered, they are one query again, and it is not halved until a pause is over.
@@ -32,7 +32,7 @@ freshness and latency, can each be halved four times at once: of 2500 pools 160 
 ticks go on with them."""
 HOPELESS_PARTS: Final = 8
 """So many parts that all fail: three halvings have left none of the pools well."""
-FIRST_PAUSE_S: Final = 60.0
+FIRST_PAUSE_S: Final = 30.0
 """A pool that was held back for a passing fault is blind for no longer than that."""
 LONGEST_PAUSE_S: Final = 960.0
 """A pool that spoils queries for good costs one query in a quarter of an hour."""

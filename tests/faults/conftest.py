@@ -1,46 +1,33 @@
-"""What the fault tests share: one Prometheus with a fleet for each test that takes nothing away from it."""
+"""What the fault tests share: one Prometheus with a fleet for each that takes nothing away from it."""
 
-from collections.abc import Callable, Iterator
-from itertools import count
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.faults.fleet import Fleet, Watching, watching
-from tests.faults.service import ServiceProcess
+from tests.faults.fleet import Fleet, Shared, watching
+from tests.faults.service import ServiceProcess, StartService
 
-_FLEETS = 12
+_FLEETS = 36
 
 
 @pytest.fixture(scope="session")
-def watched(tmp_path_factory: pytest.TempPathFactory, prometheus_bin: Path) -> Iterator[tuple[Watching, list[Fleet]]]:
+def shared(tmp_path_factory: pytest.TempPathFactory, prometheus_bin: Path) -> Iterator[Shared]:
+    """A Prometheus that takes 5 s to begin scraping, so one for all, with fleets that nobody has yet."""
     assert prometheus_bin
-    fleets = [Fleet(f"team-{number}") for number in range(_FLEETS)]
+    fleets = [Fleet(f"team-{number:02d}") for number in range(_FLEETS)]
     with watching(fleets, tmp_path_factory.mktemp("faults")) as prometheus:
-        yield prometheus, fleets
+        yield Shared(prometheus.url, fleets)
 
 
-_taken = count()
-
-
-@pytest.fixture
-def prometheus_url(watched: tuple[Watching, list[Fleet]]) -> str:
-    return watched[0].url
-
-
-@pytest.fixture
-def fleet(watched: tuple[Watching, list[Fleet]]) -> Fleet:
-    """A fleet that no other test has, of 4 replicas with 12 requests in flight."""
-    return watched[1][next(_taken)]
-
-
-@pytest.fixture
-def service_process(prometheus_url: str, tmp_path: Path) -> Iterator[Callable[[], ServiceProcess]]:
-    """Give a function that starts a service; all that were started end with the test."""
+@pytest.fixture(scope="module")
+def start_service(shared: Shared, tmp_path_factory: pytest.TempPathFactory) -> Iterator[StartService]:
+    """Give a function that starts a service; all that were started end with the tests of the file."""
     started: list[ServiceProcess] = []
+    logs = tmp_path_factory.mktemp("services")
 
     def start() -> ServiceProcess:
-        service = ServiceProcess(prometheus_url, tmp_path / f"service-{len(started)}.log")
+        service = ServiceProcess(shared.url, logs / f"{len(started)}.log")
         started.append(service)
         service.start()
         return service

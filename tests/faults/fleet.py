@@ -18,7 +18,7 @@ from tests.scraped_prometheus import Pages
 
 SLOTS: Final = 4
 SCRAPED_WITHIN_S: Final = 30.0
-_SCRAPE_INTERVAL: Final = "200ms"
+_SCRAPE_INTERVAL: Final = "500ms"
 # Two scrapes make a rate.
 _SCRAPES: Final = 3
 
@@ -85,8 +85,22 @@ class Fleet:
 
 
 @dataclass
+class Shared:
+    """A Prometheus that nothing happens to, and the fleets that it scrapes and nobody has taken."""
+
+    url: str
+    free: list[Fleet]
+
+    def take(self, count: int) -> list[Fleet]:
+        """Return fleets for one test alone."""
+        assert len(self.free) >= count, "let the shared Prometheus have more fleets"
+        taken, self.free = self.free[:count], self.free[count:]
+        return taken
+
+
+@dataclass
 class Watching:
-    """A Prometheus that scrapes fleets five times a second."""
+    """A Prometheus that scrapes fleets twice a second."""
 
     server: RunningPrometheus
     pages: Pages

@@ -6,11 +6,11 @@ Its HPA sets what it hears at once.
 import asyncio
 import math
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import grpc
 
@@ -19,9 +19,13 @@ from tests.fakes import eventually
 from tests.faults.fleet import Fleet
 from tests.grpc_service import metrics_of
 
+_T = TypeVar("_T")
+
 PATIENCE_S: Final = 30.0
 """A machine that is busy takes several times as long as an idle one."""
 _POLL_S: Final = 0.1
+# Ticks are a second apart, and conditions look at all metrics.
+_LOOK_S: Final = 0.02
 # As grpc-go's, but quicker, so that a test need not wait for it: KEDA's grows to 2 min.
 _OPTIONS: Final = (
     ("grpc.lb_policy_name", "round_robin"),
@@ -29,6 +33,29 @@ _OPTIONS: Final = (
     ("grpc.min_reconnect_backoff_ms", 100),
     ("grpc.max_reconnect_backoff_ms", 500),
 )
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Wait until ``condition`` holds; fail when it does not in time."""
+    await eventually(condition, PATIENCE_S, pause_s=_LOOK_S)
+
+
+def side_by_side(scenarios: Mapping[str, Coroutine[Any, Any, _T]]) -> dict[str, Callable[[], _T]]:
+    """Run scenarios, most of which are waiting, at the same time.
+
+    Args:
+        scenarios: What to run, by name.
+
+    Returns:
+        By name what gives the result of a scenario, or raises what it has raised.
+    """
+
+    async def run() -> dict[str, asyncio.Task[_T]]:
+        tasks = {name: asyncio.create_task(scenario) for name, scenario in scenarios.items()}
+        await asyncio.wait(tasks.values())
+        return tasks
+
+    return {name: task.result for name, task in asyncio.run(run()).items()}
 
 
 @dataclass(frozen=True)
@@ -71,13 +98,11 @@ class Keda:
 
     async def hears(self, value: float) -> None:
         """Wait for an answer."""
-        await eventually(lambda: self.value == value, PATIENCE_S)
+        await until(lambda: self.value == value)
 
     async def hears_a_refusal(self, words: str = "") -> None:
         """Wait for a refusal that has these words."""
-        await eventually(
-            lambda: bool(self.heard) and self.heard[-1].value is None and words in self.heard[-1].why, PATIENCE_S
-        )
+        await until(lambda: bool(self.heard) and self.heard[-1].value is None and words in self.heard[-1].why)
 
     async def ask(self) -> None:
         """Make the three calls of a poll, and note what came of them."""

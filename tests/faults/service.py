@@ -5,11 +5,11 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from scaler.adapters.clock import Clock
 from scaler.adapters.prometheus import Prometheus
@@ -19,11 +19,11 @@ from scaler.demo.prometheus_process import free_port
 from scaler.model import Decision, ReasonCode
 from scaler.promql import LabelNames
 from scaler.service.app import RunningService, running_service
-from tests.fakes import eventually
 from tests.faults.fleet import Fleet
-from tests.faults.keda import PATIENCE_S, Keda, keda
+from tests.faults.keda import PATIENCE_S, Keda, keda, until
 from tests.grpc_service import settings
 
+StartService: TypeAlias = Callable[[], "ServiceProcess"]
 SETTINGS: Final = {"evaluation_interval": "1s", "query_timeout": "800ms", "max_response_bytes": "64KiB"}
 """The shortest interval there is, and answers that are soon too long."""
 
@@ -64,7 +64,7 @@ class Scaled:
                 and decision.reason.code is not ReasonCode.FILLING_HISTORY
             )
 
-        await eventually(is_settled, PATIENCE_S)
+        await until(is_settled)
         await self.keda.hears(replicas)
 
     async def is_blind_for(self, ticks: int, words: str = "") -> None:
@@ -76,7 +76,7 @@ class Scaled:
                 return False
             return decision.at - decision.usable_at >= ticks
 
-        await eventually(is_blind, PATIENCE_S)
+        await until(is_blind)
 
 
 @asynccontextmanager

@@ -1,17 +1,15 @@
 """Prometheus answers, but not as it should: every fault at the same time, each to a service and a pool of its own."""
 
-import asyncio
 import json
 import time
-from collections.abc import Callable
-from contextlib import AsyncExitStack
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
+from typing import TypeAlias
 
 import pytest
 
-from tests.faults.fleet import Fleet, watching
-from tests.faults.keda import Heard, Keda
+from tests.faults.fleet import Fleet, Shared
+from tests.faults.keda import Heard, Keda, side_by_side
 from tests.faults.proxy import Fault, Proxy, Reply, always, changed, proxied, refusal
 from tests.faults.service import Scaled, scaled
 
@@ -82,12 +80,21 @@ class Seen:
     errors: set[str]
 
 
-async def suffer(pool: Scaled, proxy: Proxy, fault: Callable[[Proxy], Fault]) -> Seen:
+Outcomes: TypeAlias = Mapping[str, Callable[[], Seen]]
+
+
+async def suffer(url: str, fleet: Fleet, fault: Callable[[Proxy], Fault]) -> Seen:
     """Take a pool through a fault: 4 replicas before; afterwards a load that needs 6."""
+    with proxied(url) as proxy:
+        async with scaled(proxy.url, fleet) as pool:
+            return await go_through(pool, proxy, fault(proxy))
+
+
+async def go_through(pool: Scaled, proxy: Proxy, fault: Fault) -> Seen:
     await pool.settles(4)
     pool.keda.heard.clear()
     began = time.monotonic()
-    proxy.fault = fault(proxy)
+    proxy.fault = fault
     await pool.is_blind_for(BLIND_TICKS)
     notes, during = pool.notes, pool.keda.since(began)
     errors = {
@@ -102,22 +109,10 @@ async def suffer(pool: Scaled, proxy: Proxy, fault: Callable[[Proxy], Fault]) ->
     return Seen(pool.keda, during, notes, errors)
 
 
-async def suffer_all(folder: Path) -> dict[str, Seen]:
-    fleets = [Fleet(f"team-{number}") for number in range(len(FAULTS))]
-    async with AsyncExitStack() as stack:
-        prometheus = stack.enter_context(watching(fleets, folder))
-        sufferers = []
-        for fleet, fault in zip(fleets, FAULTS.values(), strict=True):
-            proxy = stack.enter_context(proxied(prometheus.url))
-            pool = await stack.enter_async_context(scaled(proxy.url, fleet))
-            sufferers.append(suffer(pool, proxy, fault))
-        return dict(zip(FAULTS, await asyncio.gather(*sufferers), strict=True))
-
-
 @pytest.fixture(scope="module")
-def seen(tmp_path_factory: pytest.TempPathFactory, prometheus_bin: Path) -> dict[str, Seen]:
-    assert prometheus_bin
-    return asyncio.run(suffer_all(tmp_path_factory.mktemp("answers")))
+def seen(shared: Shared) -> Outcomes:
+    fleets = zip(FAULTS.items(), shared.take(len(FAULTS)), strict=True)
+    return side_by_side({name: suffer(shared.url, fleet, fault) for (name, fault), fleet in fleets})
 
 
 def check(seen: Seen, *, error: str, words: str) -> None:
@@ -130,33 +125,33 @@ def check(seen: Seen, *, error: str, words: str) -> None:
     assert error in seen.errors
 
 
-def test_slow_answers(seen: dict[str, Seen]) -> None:
-    check(seen["slow"], error="timeout", words="did not answer in")
+def test_slow_answers(seen: Outcomes) -> None:
+    check(seen["slow"](), error="timeout", words="did not answer in")
 
 
-def test_http_503(seen: dict[str, Seen]) -> None:
-    check(seen["busy"], error="unavailable", words="HTTP 503: Service Unavailable")
+def test_http_503(seen: Outcomes) -> None:
+    check(seen["busy"](), error="unavailable", words="HTTP 503: Service Unavailable")
 
 
-def test_html_in_place_of_json(seen: dict[str, Seen]) -> None:
-    check(seen["html"], error="decode", words="check that the address is that of Prometheus")
+def test_html_in_place_of_json(seen: Outcomes) -> None:
+    check(seen["html"](), error="decode", words="check that the address is that of Prometheus")
 
 
-def test_truncated_json(seen: dict[str, Seen]) -> None:
-    check(seen["truncated"], error="decode", words="is cut off")
+def test_truncated_json(seen: Outcomes) -> None:
+    check(seen["truncated"](), error="decode", words="is cut off")
 
 
-def test_an_answer_that_breaks_off(seen: dict[str, Seen]) -> None:
-    check(seen["broken off"], error="decode", words="broke off")
+def test_an_answer_that_breaks_off(seen: Outcomes) -> None:
+    check(seen["broken off"](), error="decode", words="broke off")
 
 
-def test_http_422(seen: dict[str, Seen]) -> None:
-    check(seen["refused"], error="rejected", words="HTTP 422: execution: found duplicate series")
+def test_http_422(seen: Outcomes) -> None:
+    check(seen["refused"](), error="rejected", words="HTTP 422: execution: found duplicate series")
 
 
-def test_a_huge_answer(seen: dict[str, Seen]) -> None:
-    check(seen["huge"], error="oversize", words="longer than 65536 bytes")
+def test_a_huge_answer(seen: Outcomes) -> None:
+    check(seen["huge"](), error="oversize", words="longer than 65536 bytes")
 
 
-def test_a_partial_answer(seen: dict[str, Seen]) -> None:
-    check(seen["partial"], error="partial", words="the answer is incomplete")
+def test_a_partial_answer(seen: Outcomes) -> None:
+    check(seen["partial"](), error="partial", words="the answer is incomplete")

@@ -1,16 +1,15 @@
 """The clock of the service's node is stepped by an hour, and put right again."""
 
-import asyncio
 import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
+from typing import TypeAlias
 
 import pytest
 
 from scaler.adapters.clock import SystemClock
-from tests.fakes import eventually
-from tests.faults.fleet import Fleet, watching
-from tests.faults.keda import PATIENCE_S, Heard, Keda
+from tests.faults.fleet import Fleet, Shared
+from tests.faults.keda import Heard, Keda, side_by_side, until
 from tests.faults.service import scaled
 
 HOUR_S = 3600.0
@@ -38,35 +37,33 @@ class Seen:
     during: list[Heard]
 
 
-async def step(by_s: float, folder: Path) -> Seen:
+async def step(by_s: float, fleet: Fleet, url: str) -> Seen:
     """Set the clock while 4 replicas are decided, and put it right; afterwards the load needs 6."""
-    clock, fleet = SteppedClock(), Fleet("serving")
-    with watching([fleet], folder) as prometheus:
-        async with scaled(prometheus.url, fleet, clock=clock) as pool:
-            await pool.settles(4)
-            pool.keda.heard.clear()
-            began, ticks = time.monotonic(), pool.sample("vllm_scaler_ticks_total")
-            clock.offset_s = by_s
-            await eventually(lambda: pool.sample("vllm_scaler_ticks_total") >= ticks + TICKS, PATIENCE_S)
-            during = pool.keda.since(began)
-            clock.offset_s = 0.0
-            fleet.load = 22.0
-            await pool.settles(6)
-            return Seen(pool.keda, during)
+    clock = SteppedClock()
+    async with scaled(url, fleet, clock=clock) as pool:
+        await pool.settles(4)
+        pool.keda.heard.clear()
+        began, ticks = time.monotonic(), pool.sample("vllm_scaler_ticks_total")
+        clock.offset_s = by_s
+        await until(lambda: pool.sample("vllm_scaler_ticks_total") >= ticks + TICKS)
+        during = pool.keda.since(began)
+        clock.offset_s = 0.0
+        fleet.load = 22.0
+        await pool.settles(6)
+        return Seen(pool.keda, during)
 
 
-async def step_both(folder: Path) -> tuple[Seen, Seen]:
-    return await asyncio.gather(step(HOUR_S, folder / "forward"), step(-HOUR_S, folder / "back"))
+Outcomes: TypeAlias = Mapping[str, Callable[[], Seen]]
 
 
 @pytest.fixture(scope="module")
-def seen(tmp_path_factory: pytest.TempPathFactory, prometheus_bin: Path) -> tuple[Seen, Seen]:
-    assert prometheus_bin
-    return asyncio.run(step_both(tmp_path_factory.mktemp("clock")))
+def seen(shared: Shared) -> Outcomes:
+    ahead, behind = shared.take(2)
+    return side_by_side({"ahead": step(HOUR_S, ahead, shared.url), "behind": step(-HOUR_S, behind, shared.url)})
 
 
-def test_the_clock_is_an_hour_ahead(seen: tuple[Seen, Seen]) -> None:
-    ahead = seen[0]
+def test_the_clock_is_an_hour_ahead(seen: Outcomes) -> None:
+    ahead = seen["ahead"]()
     assert ahead.keda.lowered() == []
     assert {one.value for one in ahead.during} <= {4.0, None}
     refusals = [one.why for one in ahead.during if one.value is None]
@@ -74,8 +71,8 @@ def test_the_clock_is_an_hour_ahead(seen: tuple[Seen, Seen]) -> None:
     assert ahead.keda.value == 6.0
 
 
-def test_the_clock_is_an_hour_behind(seen: tuple[Seen, Seen]) -> None:
-    behind = seen[1]
+def test_the_clock_is_an_hour_behind(seen: Outcomes) -> None:
+    behind = seen["behind"]()
     assert behind.keda.lowered() == []
     assert {one.value for one in behind.during} == {4.0}
     assert behind.keda.value == 6.0

@@ -1,17 +1,17 @@
 """Clients that open more than they should, while KEDA is served as before."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from pathlib import Path
 
 import grpc
+import pytest
 
 from scaler.protos import externalscaler_pb2_grpc as pb_grpc
-from tests.fakes import eventually
-from tests.faults.fleet import Fleet
-from tests.faults.keda import PATIENCE_S, Keda, keda
-from tests.faults.service import ServiceProcess, scaled
+from tests.faults.fleet import Fleet, Shared
+from tests.faults.keda import PATIENCE_S, Keda, keda, side_by_side, until
+from tests.faults.service import ServiceProcess, StartService, scaled
 
 STREAMS = 200
 CONNECTIONS = 1000
@@ -21,12 +21,12 @@ _OPENED_AT_ONCE = 100
 async def is_served(client: Keda, polls: int = 10) -> None:
     """Wait until KEDA has been answered so many times more."""
     before = len(client.heard)
-    await eventually(lambda: len(client.heard) >= before + polls, PATIENCE_S)
+    await until(lambda: len(client.heard) >= before + polls)
     assert None not in {one.value for one in client.heard[before:]}
 
 
-async def test_two_hundred_streams_are_open_while_prometheus_is_away(prometheus_url: str, fleet: Fleet) -> None:
-    async with scaled(prometheus_url, fleet) as pool, AsyncExitStack() as stack:
+async def many_streams(url: str, fleet: Fleet) -> None:
+    async with scaled(url, fleet) as pool, AsyncExitStack() as stack:
         await pool.settles(4)
         pool.keda.heard.clear()
         channel = await stack.enter_async_context(grpc.aio.insecure_channel(f"127.0.0.1:{pool.service.grpc_port}"))
@@ -48,17 +48,14 @@ async def test_two_hundred_streams_are_open_while_prometheus_is_away(prometheus_
         for stream in streams:
             stream.cancel()
         await asyncio.wait(more)
-        await eventually(lambda: pool.sample("vllm_scaler_grpc_streams") == 0, PATIENCE_S)
+        await until(lambda: pool.sample("vllm_scaler_grpc_streams") == 0)
 
 
 def open_files(service: ServiceProcess) -> int:
     return sum(1 for _ in Path(f"/proc/{service.pid}/fd").iterdir())
 
 
-async def test_a_client_opens_a_thousand_connections(
-    service_process: Callable[[], ServiceProcess], fleet: Fleet
-) -> None:
-    service = service_process()
+async def many_connections(service: ServiceProcess, fleet: Fleet) -> None:
     async with keda([service.port], fleet) as client:
         await client.hears(4.0)
         client.heard.clear()
@@ -76,5 +73,24 @@ async def test_a_client_opens_a_thousand_connections(
             await another.hears(6.0)
         for writer in writers:
             writer.close()
-        await eventually(lambda: open_files(service) < before + 10, PATIENCE_S)
+        await until(lambda: open_files(service) < before + 10)
         assert client.lowered() == []
+
+
+@pytest.fixture(scope="module")
+def outcomes(shared: Shared, start_service: StartService) -> Mapping[str, Callable[[], None]]:
+    streams, connections = shared.take(2)
+    return side_by_side(
+        {
+            "streams": many_streams(shared.url, streams),
+            "connections": many_connections(start_service(), connections),
+        }
+    )
+
+
+def test_two_hundred_streams_are_open_while_prometheus_is_away(outcomes: Mapping[str, Callable[[], None]]) -> None:
+    outcomes["streams"]()
+
+
+def test_a_client_opens_a_thousand_connections(outcomes: Mapping[str, Callable[[], None]]) -> None:
+    outcomes["connections"]()

@@ -1,20 +1,17 @@
 """One pool of several makes the queries fail that it shares with the others."""
 
-import asyncio
 import json
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TypeAlias
 
 import pytest
 
 from scaler.model import Decision
 from scaler.promql import parting
-from tests.fakes import eventually
-from tests.faults.fleet import Fleet, Watching, watching
-from tests.faults.keda import PATIENCE_S, Keda, keda
+from tests.faults.fleet import Fleet, Shared
+from tests.faults.keda import Keda, keda, side_by_side, until
 from tests.faults.proxy import Proxy, Reply, proxied, refusal
 from tests.faults.service import Scaled, scaled
 
@@ -76,18 +73,18 @@ def has_data(pool: Scaled, fleet: Fleet) -> bool:
     return found is not None and found.usable_at == found.at
 
 
-async def suffer(reply: Callable[[Proxy, Ask], Reply], fleets: list[Fleet], prometheus: Watching) -> Seen:
+async def suffer(reply: Callable[[Proxy, Ask], Reply], fleets: list[Fleet], url: str) -> Seen:
     """Take pools through a fault of the last: 4 replicas before; in it a load that needs 6 in all of them."""
     *healthy, poison = fleets
     async with AsyncExitStack() as stack:
-        proxy = stack.enter_context(proxied(prometheus.url))
+        proxy = stack.enter_context(proxied(url))
         pool = await stack.enter_async_context(scaled(proxy.url, fleets[0], query_concurrency=8))
         others = [await stack.enter_async_context(keda([pool.service.grpc_port], fleet)) for fleet in fleets[1:]]
         kedas = (pool.keda, *others)
         for client in kedas:
             await client.hears(4.0)
         await pool.settles(4)
-        await eventually(lambda: all(has_data(pool, fleet) for fleet in fleets), PATIENCE_S)
+        await until(lambda: all(has_data(pool, fleet) for fleet in fleets))
 
         began, asked = pool.sample("vllm_scaler_ticks_total"), len(proxy.asked)
         proxy.fault = lambda expr, ask: reply(proxy, ask) if poison.namespace in expr else ask()
@@ -95,8 +92,8 @@ async def suffer(reply: Callable[[Proxy, Ask], Reply], fleets: list[Fleet], prom
             fleet.load = 22.0
         for client in kedas[:-1]:
             await client.hears(6.0)
-        await eventually(lambda: pool.sample("vllm_scaler_ticks_total") >= began + 2 * TICKS, PATIENCE_S)
-        await eventually(lambda: all(has_data(pool, fleet) for fleet in healthy), PATIENCE_S)
+        await until(lambda: pool.sample("vllm_scaler_ticks_total") >= began + 2 * TICKS)
+        await until(lambda: all(has_data(pool, fleet) for fleet in healthy))
         found = decision(pool, poison)
         assert found is not None
         values = tuple(client.value for client in kedas)
@@ -107,20 +104,15 @@ async def suffer(reply: Callable[[Proxy, Ask], Reply], fleets: list[Fleet], prom
         return Seen(kedas, values, "; ".join(found.observation.notes), queries)
 
 
-async def suffer_all(folder: Path) -> dict[str, Seen]:
-    fleets = {name: [Fleet(f"{name}-{number}") for number in range(POOLS)] for name in FAULTS}
-    with watching([fleet for group in fleets.values() for fleet in group], folder) as prometheus:
-        seen = await asyncio.gather(*(suffer(reply, fleets[name], prometheus) for name, reply in FAULTS.items()))
-    return dict(zip(FAULTS, seen, strict=True))
+Outcomes: TypeAlias = Mapping[str, Callable[[], Seen]]
 
 
 @pytest.fixture(scope="module")
-def seen(tmp_path_factory: pytest.TempPathFactory, prometheus_bin: Path) -> dict[str, Seen]:
-    assert prometheus_bin
+def seen(shared: Shared) -> Outcomes:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(parting, "FIRST_PAUSE_S", PAUSE_S)
         patch.setattr(parting, "LONGEST_PAUSE_S", PAUSE_S)
-        return asyncio.run(suffer_all(tmp_path_factory.mktemp("poison")))
+        return side_by_side({name: suffer(fault, shared.take(POOLS), shared.url) for name, fault in FAULTS.items()})
 
 
 def check(seen: Seen, *, words: str) -> None:
@@ -131,17 +123,17 @@ def check(seen: Seen, *, words: str) -> None:
     assert seen.queries <= PLANNED + parting.MOST_FURTHER
 
 
-def test_a_pool_whose_queries_are_refused(seen: dict[str, Seen]) -> None:
-    check(seen["refused"], words="found duplicate series")
+def test_a_pool_whose_queries_are_refused(seen: Outcomes) -> None:
+    check(seen["refused"](), words="found duplicate series")
 
 
-def test_a_pool_that_has_too_many_series(seen: dict[str, Seen]) -> None:
-    check(seen["oversize"], words="is longer than 65536 bytes")
+def test_a_pool_that_has_too_many_series(seen: Outcomes) -> None:
+    check(seen["oversize"](), words="is longer than 65536 bytes")
 
 
-def test_a_pool_whose_store_is_away(seen: dict[str, Seen]) -> None:
-    check(seen["partial"], words="a store is gone")
+def test_a_pool_whose_store_is_away(seen: Outcomes) -> None:
+    check(seen["partial"](), words="a store is gone")
 
 
-def test_a_pool_whose_queries_are_slow(seen: dict[str, Seen]) -> None:
-    check(seen["slow"], words="did not answer in")
+def test_a_pool_whose_queries_are_slow(seen: Outcomes) -> None:
+    check(seen["slow"](), words="did not answer in")

@@ -2,16 +2,15 @@
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import TypeAlias
 
 import grpc
+import pytest
 
-from tests.fakes import eventually
-from tests.faults.fleet import Fleet
-from tests.faults.keda import PATIENCE_S, Keda, keda
-from tests.faults.service import ServiceProcess
-
-StartService = Callable[[], ServiceProcess]
+from tests.faults.fleet import Fleet, Shared
+from tests.faults.keda import Keda, keda, side_by_side, until
+from tests.faults.service import ServiceProcess, StartService
 
 
 async def has_past(service: ServiceProcess) -> None:
@@ -19,8 +18,8 @@ async def has_past(service: ServiceProcess) -> None:
     await service.has_logged('"event": "decision"', '"reason": "dead_band"')
 
 
-async def test_a_service_is_killed_in_a_scale_up_and_started_again(service_process: StartService, fleet: Fleet) -> None:
-    service = service_process()
+async def killed_in_a_scale_up(start: StartService, fleet: Fleet) -> None:
+    service = start()
     async with keda([service.port], fleet) as client:
         await client.hears(4.0)
         await has_past(service)
@@ -41,8 +40,8 @@ async def test_a_service_is_killed_in_a_scale_up_and_started_again(service_proce
         assert client.lowered() == []
 
 
-async def test_one_of_two_services_is_killed(service_process: StartService, fleet: Fleet) -> None:
-    services = [service_process(), service_process()]
+async def one_of_two_killed(start: StartService, fleet: Fleet) -> None:
+    services = [start(), start()]
     async with keda([service.port for service in services], fleet) as client:
         await asyncio.gather(*(has_past(service) for service in services))
         await client.hears(4.0)
@@ -60,19 +59,19 @@ async def test_one_of_two_services_is_killed(service_process: StartService, flee
         assert client.lowered() == []
 
 
-async def test_a_client_finds_a_service_again_that_was_away(service_process: StartService, fleet: Fleet) -> None:
-    service = service_process()
+async def away_and_back(start: StartService, fleet: Fleet) -> None:
+    service = start()
     async with keda([service.port], fleet) as client:
         await client.hears(4.0)
         await has_past(service)
         stream = PushStream(client)
-        await eventually(lambda: stream.activations == 1, PATIENCE_S)
+        await until(lambda: stream.activations == 1)
         service.kill()
         await client.hears_a_refusal("UNAVAILABLE")
-        await eventually(lambda: stream.broken == 1, PATIENCE_S)
+        await until(lambda: stream.broken == 1)
         service.start()
         await client.hears(4.0)
-        await eventually(lambda: stream.activations == 2, PATIENCE_S)
+        await until(lambda: stream.activations == 2)
         await stream.close()
         assert client.lowered() == []
 
@@ -99,3 +98,27 @@ class PushStream:
             except grpc.aio.AioRpcError:
                 self.broken += self.activations > self.broken
             await asyncio.sleep(0.1)
+
+
+Outcomes: TypeAlias = Mapping[str, Callable[[], None]]
+
+
+@pytest.fixture(scope="module")
+def outcomes(shared: Shared, start_service: StartService) -> Outcomes:
+    scenarios = {one.__name__: one for one in (killed_in_a_scale_up, one_of_two_killed, away_and_back)}
+    fleets = shared.take(len(scenarios))
+    return side_by_side(
+        {name: one(start_service, fleet) for (name, one), fleet in zip(scenarios.items(), fleets, strict=True)}
+    )
+
+
+def test_a_service_is_killed_in_a_scale_up_and_started_again(outcomes: Outcomes) -> None:
+    outcomes["killed_in_a_scale_up"]()
+
+
+def test_one_of_two_services_is_killed(outcomes: Outcomes) -> None:
+    outcomes["one_of_two_killed"]()
+
+
+def test_a_client_finds_a_service_again_that_was_away(outcomes: Outcomes) -> None:
+    outcomes["away_and_back"]()

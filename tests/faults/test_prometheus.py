@@ -2,17 +2,17 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import pytest
 
 from scaler.model import ReasonCode
-from tests.fakes import eventually
-from tests.faults.fleet import Fleet, Watching, watching
-from tests.faults.keda import PATIENCE_S, Heard, Keda
+from tests.faults.fleet import Fleet, Shared, Watching, watching
+from tests.faults.keda import Heard, Keda, side_by_side, until
 from tests.faults.service import Scaled, scaled
 
 BLIND_TICKS = 4
@@ -56,50 +56,68 @@ async def emptied(pool: Scaled, prometheus: Watching) -> Seen:
     return seen
 
 
-async def all_targets_gone(pool: Scaled, _: Watching) -> Seen:
+async def all_targets_gone(pool: Scaled) -> Seen:
     pool.fleet.unscraped = 4
     seen = await blind(pool, "no vllm: series in namespace", time.monotonic())
     pool.fleet.unscraped = 0
     return seen
 
 
-async def some_targets_gone(pool: Scaled, _: Watching) -> Seen:
+async def some_targets_gone(pool: Scaled) -> Seen:
     """What is left looks like a quarter of the load on a quarter of the replicas."""
     pool.fleet.unscraped = 3
     began = time.monotonic()
-    await eventually(lambda: ReasonCode.REPLICAS_UNREPORTED in reasons(pool), PATIENCE_S)
-    await eventually(lambda: time.monotonic() - began > BLIND_TICKS + 1, PATIENCE_S)
+    await until(lambda: ReasonCode.REPLICAS_UNREPORTED in reasons(pool))
+    await until(lambda: time.monotonic() - began > BLIND_TICKS + 1)
     seen = Seen(pool.keda, pool.keda.since(began), pool.notes, reasons(pool))
     pool.fleet.unscraped = 0
     return seen
 
 
-Fault = Callable[[Scaled, Watching], Coroutine[Any, Any, Seen]]
-FAULTS: tuple[Fault, ...] = (stopped, emptied, all_targets_gone, some_targets_gone)
-
-
-async def suffer(fault: Fault, folder: Path) -> Seen:
+async def suffer(url: str, fleet: Fleet, fault: Callable[[Scaled], Coroutine[Any, Any, Seen]]) -> Seen:
     """Take a pool through a fault: 4 replicas before; afterwards a load that needs 6."""
-    fleet = Fleet("serving")
-    with watching([fleet], folder) as prometheus:
-        async with scaled(prometheus.url, fleet) as pool:
-            await pool.settles(4)
-            pool.keda.heard.clear()
-            seen = await fault(pool, prometheus)
-            fleet.load = 22.0
-            await pool.settles(6)
-            return seen
+    async with scaled(url, fleet) as pool:
+        await pool.settles(4)
+        pool.keda.heard.clear()
+        seen = await fault(pool)
+        fleet.load = 22.0
+        await pool.settles(6)
+        return seen
 
 
-async def suffer_all(folder: Path) -> dict[Fault, Seen]:
-    seen = await asyncio.gather(*(suffer(fault, folder / fault.__name__) for fault in FAULTS))
-    return dict(zip(FAULTS, seen, strict=True))
+async def suffer_alone(
+    folder: Path, fleet: Fleet, fault: Callable[[Scaled, Watching], Coroutine[Any, Any, Seen]]
+) -> Seen:
+    """Take a pool through a fault of a Prometheus that it has for itself."""
+    with ExitStack() as stack:
+        own = await asyncio.to_thread(stack.enter_context, watching([fleet], folder))
+        return await suffer(own.url, fleet, lambda pool: fault(pool, own))
+
+
+async def suffer_nothing(url: str, fleet: Fleet) -> Seen:
+    """Let the load of 4 replicas fall to that of one."""
+    async with scaled(url, fleet) as pool:
+        await pool.settles(4)
+        fleet.load = 1.0
+        await pool.keda.hears(3.0)
+        return Seen(pool.keda, [], pool.notes, reasons(pool))
+
+
+Outcomes: TypeAlias = Mapping[str, Callable[[], Seen]]
 
 
 @pytest.fixture(scope="module")
-def seen(tmp_path_factory: pytest.TempPathFactory, prometheus_bin: Path) -> dict[Fault, Seen]:
-    assert prometheus_bin
-    return asyncio.run(suffer_all(tmp_path_factory.mktemp("prometheus")))
+def seen(shared: Shared, tmp_path_factory: pytest.TempPathFactory) -> Outcomes:
+    all_gone, some_gone, sound = shared.take(3)
+    return side_by_side(
+        {
+            "stopped": suffer_alone(tmp_path_factory.mktemp("stopped"), Fleet("stopped"), stopped),
+            "emptied": suffer_alone(tmp_path_factory.mktemp("emptied"), Fleet("emptied"), emptied),
+            "all targets": suffer(shared.url, all_gone, all_targets_gone),
+            "some targets": suffer(shared.url, some_gone, some_targets_gone),
+            "nothing": suffer_nothing(shared.url, sound),
+        }
+    )
 
 
 def check(seen: Seen) -> None:
@@ -110,28 +128,27 @@ def check(seen: Seen) -> None:
     assert seen.keda.value == 6.0
 
 
-def test_prometheus_is_stopped_and_comes_back(seen: dict[Fault, Seen]) -> None:
-    check(seen[stopped])
-    assert ReasonCode.NO_DATA in seen[stopped].reasons
+def test_prometheus_is_stopped_and_comes_back(seen: Outcomes) -> None:
+    outcome = seen["stopped"]()
+    check(outcome)
+    assert ReasonCode.NO_DATA in outcome.reasons
 
 
-def test_prometheus_comes_back_with_an_empty_database(seen: dict[Fault, Seen]) -> None:
-    check(seen[emptied])
-    assert ReasonCode.NO_DATA in seen[emptied].reasons
+def test_prometheus_comes_back_with_an_empty_database(seen: Outcomes) -> None:
+    outcome = seen["emptied"]()
+    check(outcome)
+    assert ReasonCode.NO_DATA in outcome.reasons
 
 
-def test_no_replica_is_scraped_though_all_serve(seen: dict[Fault, Seen]) -> None:
-    check(seen[all_targets_gone])
-    assert ReasonCode.NO_DATA in seen[all_targets_gone].reasons
+def test_no_replica_is_scraped_though_all_serve(seen: Outcomes) -> None:
+    outcome = seen["all targets"]()
+    check(outcome)
+    assert ReasonCode.NO_DATA in outcome.reasons
 
 
-def test_some_replicas_are_not_scraped_though_all_serve(seen: dict[Fault, Seen]) -> None:
-    check(seen[some_targets_gone])
+def test_some_replicas_are_not_scraped_though_all_serve(seen: Outcomes) -> None:
+    check(seen["some targets"]())
 
 
-async def test_without_a_fault_a_load_that_falls_lowers_the_replicas(prometheus_url: str, fleet: Fleet) -> None:
-    async with scaled(prometheus_url, fleet) as pool:
-        await pool.settles(4)
-        fleet.load = 1.0
-        await pool.keda.hears(3.0)
-        assert pool.keda.lowered() == [(4.0, 3.0)]
+def test_without_a_fault_a_load_that_falls_lowers_the_replicas(seen: Outcomes) -> None:
+    assert seen["nothing"]().keda.lowered() == [(4.0, 3.0)]
