@@ -18,7 +18,8 @@ from benchmarks.fleet import AT, RUNNING, SCRAPED, BenchPool, bench_pools
 from scaler.promql.queries import FRESHNESS, LATENCY, REPLICAS, WORKLOAD
 
 _MATCHER: Final = re.compile(r'\b(namespace|model_name|deployment)=~?"([^"]+)"')
-_BEFORE: Final = b'{"status":"success","data":{"resultType":"vector","result":['
+_BEFORE: Final = b'{"status":"success","data":{"resultType":"'
+_RESULT: Final = b'","result":['
 _AFTER: Final = b"]}}"
 # Seconds: Prometheus scrapes every 15 s, so half of that on the average.
 _SAMPLE_AGE_S: Final = 7.5
@@ -55,24 +56,44 @@ class Answers:
                 of_kind[pool.namespace].append((pool, pool.rows(kind).encode()))
 
     def answer(self, expr: str, at: float) -> bytes:
-        """Return the answer to a query of the service.
+        """Return the answer to an instant query of the service.
 
         Args:
             expr: The PromQL.
             at: The instant of the evaluation, Unix seconds.
         """
+        return _BEFORE + b"vector" + _RESULT + _at(self._asked(expr), at) + _AFTER
+
+    def answer_range(self, expr: str, instants: Sequence[float]) -> bytes:
+        """Return the answer to a range query of the service: the same values at each instant, but for their times.
+
+        Args:
+            expr: The PromQL.
+            instants: Those of the evaluations, Unix seconds.
+        """
+        rows = []
+        for row in self._asked(expr).split(b'},{"metric"'):
+            labels, value = row.rstrip(b"}").split(b',"value":')
+            rows.append(labels + b',"values":[' + b",".join(_at(value, at) for at in instants) + b"]")
+        return _BEFORE + b"matrix" + _RESULT + b'},{"metric"'.join(rows) + b"}" + _AFTER
+
+    def _asked(self, expr: str) -> bytes:
         asked = _values(expr)
         models, deployments = asked.get("model_name"), asked.get("deployment")
-        rows = b",".join(
+        return b",".join(
             rendered
             for namespace in sorted(asked["namespace"])
             for pool, rendered in self._rows[_kind(expr)][namespace]
             if (models is None or pool.model in models) and (deployments is None or pool.deployment in deployments)
         )
-        running = str(5 + round(at / 15) % 3)
-        for mark, value in ((AT, f"{at:.3f}"), (SCRAPED, f"{at - _SAMPLE_AGE_S:.3f}"), (RUNNING, running)):
-            rows = rows.replace(mark.encode(), value.encode())
-        return _BEFORE + rows + _AFTER
+
+
+def _at(rows: bytes, at: float) -> bytes:
+    """Put an instant into rendered rows."""
+    running = str(5 + round(at / 15) % 3)
+    for mark, value in ((AT, f"{at:.3f}"), (SCRAPED, f"{at - _SAMPLE_AGE_S:.3f}"), (RUNNING, running)):
+        rows = rows.replace(mark.encode(), value.encode())
+    return rows
 
 
 def _serve(count: int, ready: Connection) -> None:
@@ -85,7 +106,14 @@ def _serve(count: int, ready: Connection) -> None:
 
         def do_POST(self) -> None:
             form = parse_qs(self.rfile.read(int(self.headers["Content-Length"])).decode())
-            body = answers.answer(form["query"][0], float(form["time"][0]))
+            expr = form["query"][0]
+            if self.path.endswith("query_range"):
+                start, end, step_s = (float(form[name][0]) for name in ("start", "end", "step"))
+                body = answers.answer_range(
+                    expr, [start + n * step_s for n in range(round((end - start) / step_s) + 1)]
+                )
+            else:
+                body = answers.answer(expr, float(form["time"][0]))
             self.send_response(200)
             self.send_header("Content-Type", "application/json")
             self.send_header("Content-Length", str(len(body)))

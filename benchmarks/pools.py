@@ -132,6 +132,7 @@ class Service:
             newest = entry.history.ticks[-1]
             past = (replace(newest, at=newest.at - back * TICK_S) for back in range(_WINDOW, 0, -1))
             entry.history = replace(entry.history, ticks=(*past, newest))
+            entry.filling = None
 
 
 @asynccontextmanager

@@ -81,6 +81,8 @@ class PoolLocator:
     """A replica whose newest sample is older does not count as serving."""
     extras: tuple[str, ...] = ()
     """Names of the further readings that the pool asks for, ascending: signals, and what wakes it at zero."""
+    restart_window_s: float = 0.0
+    """How far back restarts of engines are looked for; 0 where nobody asks."""
     backend: str = DEFAULT_BACKEND
     """Name of the Prometheus that has the pool's series, as the operator of the service calls it."""
 
@@ -107,6 +109,8 @@ class SignalName(enum.StrEnum):
     GPU = "gpu"
 
 
+RESTARTS: Final = "restarts"
+"""Extra reading: how often engines of the pool restarted within ``PoolLocator.restart_window_s``."""
 CUSTOM_SIGNAL_PREFIX: Final = "custom:"
 """A signal that the service's operator has named is called ``custom:<name>``."""
 
@@ -319,6 +323,7 @@ class ReasonCode(enum.StrEnum):
     REPLICAS_STARTING = "replicas_starting", "Replicas that were asked for are not serving yet."
     REPLICAS_UNREPORTED = "replicas_unreported", "Ready replicas report no metrics: their load is unknown."
     ROLLOUT = "rollout", "A rollout is under way."
+    RESTARTS = "restarts", "Engines have restarted, out of memory or otherwise, so nothing scales down for a while."
     PREEMPTIONS = "preemptions", "Requests were preempted for want of KV cache in the window."
     SIGNAL_MISSING = "signal_missing", "A signal of the pool is missing now, so nothing scales down."
     FILLING_HISTORY = (

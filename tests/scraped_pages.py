@@ -147,6 +147,7 @@ def engine_pages() -> dict[tuple[str, str], Page]:
         ("two-advancing", POD): changing(idle, ended),
         ("two-advancing", OTHER_POD): changing(idle, load),
         ("quick", POD): changing(idle, load),
+        ("restarted", POD): changing(load, idle),
         ("rejecting", POD): changing(
             idle,
             lora.replace(f'{rejections}"max_num_queued_tokens"}} 0.0', f'{rejections}"max_num_queued_tokens"}} 4.0'),

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from scaler.config.metadata import TriggerMetadata
-from scaler.model import CUSTOM_SIGNAL_PREFIX, SignalForm, SignalName, SignalPolicy, SignalWindows
+from scaler.model import CUSTOM_SIGNAL_PREFIX, RESTARTS, SignalForm, SignalName, SignalPolicy, SignalWindows
 
 _ALWAYS_READ: Final = frozenset(
     {
@@ -24,10 +24,20 @@ def signals_of(parsed: TriggerMetadata) -> tuple[SignalPolicy, ...]:
     return (*_standard(parsed), *_optional(parsed))
 
 
-def extras_of(signals: tuple[SignalPolicy, ...], activation: str | None) -> tuple[str, ...]:
-    """Return the names of the readings that only some pools ask for, ascending: of signals, and what wakes the pool."""
+def extras_of(signals: tuple[SignalPolicy, ...], activation: str | None, *, restarts: bool) -> tuple[str, ...]:
+    """Return the names of the readings that only some pools ask for, ascending.
+
+    Args:
+        signals: The pool's; some of them are such readings.
+        activation: What wakes the pool, if anything does.
+        restarts: Whether restarts of engines keep it from scaling down.
+    """
     names = {str(signal.name) for signal in signals if signal.name not in _ALWAYS_READ}
-    return tuple(sorted(names if activation is None else {*names, activation}))
+    if activation is not None:
+        names.add(activation)
+    if restarts:
+        names.add(RESTARTS)
+    return tuple(sorted(names))
 
 
 def _standard(parsed: TriggerMetadata) -> Iterator[SignalPolicy]:

@@ -40,11 +40,9 @@ def sustain(ticks: Sequence[Tick], signal: int, *, up_window: int, down_window: 
         down_window: Ticks a down-need must last.
         requested: n, to count for how many ticks the signal has asked for more, or could do with fewer.
     """
-    recent = [tick.needs[signal] for tick in ticks[-max(up_window, down_window) :]]
-    newest = recent[-1]
-    all_ups, all_downs = zip(*recent, strict=True)
-    ups = [up or 0 for up in all_ups[-up_window:]]
-    downs = [down for down in all_downs[-down_window:] if down is not None]
+    newest = ticks[-1].needs[signal]
+    ups = [tick.needs[signal].up or 0 for tick in ticks[-up_window:]]
+    downs = [down for tick in ticks[-down_window:] if (down := tick.needs[signal].down) is not None]
     return Sustained(
         up=None if newest.up is None else min(newest.up, _lowest_but_outliers(ups, up_window)),
         down=max(downs) if _is_trusted(newest, len(downs), down_window) else None,

@@ -22,7 +22,7 @@ from scaler.policy import explain, hpa, limits, needs, wedges
 from scaler.policy.clean import clean
 from scaler.policy.combine import sustain
 from scaler.policy.diagnostics import diagnose
-from scaler.policy.history import Filling, History, Tick, down_window
+from scaler.policy.history import Filling, History, Tick, changed, down_window
 from scaler.policy.limits import Limited
 from scaler.policy.needs import Assessment
 from scaler.policy.remember import with_decision, with_observation, with_tick
@@ -74,11 +74,11 @@ def advance(
     past = with_tick(past, policy, counted, _tick(counted, requested, assessments), memories)
     if requested is None:
         unknown = explain.unknown_pool(policy, seen, assessments)
-        return replace(past, decision=unknown), unknown
-    situation = replace(_situation(policy, past, counted, requested, assessments), filling=filling)
+        return changed(past, decision=unknown), unknown
+    situation = _situation(policy, past, counted, requested=requested, assessments=assessments, filling=filling)
     decision = _decide(situation)
     shown = decision if counted is seen else replace(decision, observation=seen)
-    return replace(with_decision(situation, decision), decision=shown), shown
+    return with_decision(situation, decision, shown), shown
 
 
 def _requested(history: History, observation: Observation) -> int | None:
@@ -116,8 +116,10 @@ def _situation(
     policy: PoolPolicy,
     history: History,
     observation: Observation,
+    *,
     requested: int,
     assessments: tuple[Assessment, ...],
+    filling: Filling | None,
 ) -> Situation:
     working = max(0, requested - policy.warm_replicas)
     sustained = tuple(
@@ -141,6 +143,7 @@ def _situation(
         sustained=sustained,
         up=max((one.up for one in sustained if one.up is not None), default=None),
         down=max(downs) if len(downs) == len(sustained) else None,
+        filling=filling,
     )
 
 
@@ -300,6 +303,8 @@ def _against_scale_down(situation: Situation, need: int) -> tuple[Reason, ...]:
         found.append(explain.rollout(int(history.outdated)))
     elif left_s := situation.seconds_left(history.rollout_at, policy.rollout_hold_s):
         found.append(explain.after_rollout(left_s))
+    if policy.locator.restart_window_s:
+        found += explain.restarts(observation, policy.locator.restart_window_s)
     window_s = max(down_window(signal, history.patience) for signal in policy.signals) * policy.tick_s
     if any(tick.preempted for tick in history.within(situation.now, window_s)):
         found.append(explain.preemptions(window_s))

@@ -3,6 +3,7 @@
 import math
 
 from scaler.model import (
+    RESTARTS,
     Absent,
     Action,
     Decision,
@@ -165,6 +166,19 @@ def after_rollout(left_s: float) -> Reason:
     """Say that the load is looked at for a while after a rollout."""
     text = f"a rollout has just ended: no scale-down for {format_duration(left_s)} more"
     return Reason(ReasonCode.ROLLOUT, text, left_s=left_s)
+
+
+def restarts(observation: Observation, window_s: float) -> tuple[Reason, ...]:
+    """Say that engines have restarted, or that it is not known whether they have."""
+    extra = observation.extras.get(RESTARTS)
+    value = Absent.MISSING if extra is None else extra.value
+    if isinstance(value, Absent):
+        return (Reason(ReasonCode.SIGNAL_MISSING, "restarts of engines cannot be read, so nothing scales down"),)
+    if value == 0:
+        return ()
+    times = "once" if value == 1 else f"{format_number(value)} times"
+    text = f"engines have restarted {times} within the last {format_duration(window_s)}: no scale-down meanwhile"
+    return (Reason(ReasonCode.RESTARTS, text),)
 
 
 def preemptions(window_s: float) -> Reason:

@@ -95,12 +95,18 @@ def _starting_since(history: History, observation: Observation, requested: int, 
     return observation.at if progress or history.starting_since is None else history.starting_since
 
 
-def with_decision(situation: Situation, decision: Decision) -> History:
-    """Return the history with what was decided in it."""
+def with_decision(situation: Situation, decision: Decision, shown: Decision) -> History:
+    """Return the history with what was decided in it.
+
+    Args:
+        situation: What was decided on.
+        decision: What was decided.
+        shown: The same, as it is published.
+    """
     past, now = situation.history, situation.now
     before, after = past.target, decision.target
     if after is None:
-        return past
+        return changed(past, decision=shown)
     is_new = before is None or after != before
     increased = decision.action is Action.SCALE_UP and is_new and (before is None or after > before)
     decreased = decision.action is Action.SCALE_DOWN and is_new
@@ -112,6 +118,7 @@ def with_decision(situation: Situation, decision: Decision) -> History:
         floor = LatencyFloor(max(asked for _, asked in for_latency), x)
     return changed(
         past,
+        decision=shown,
         target=after,
         # A hold that publishes another count follows n: it is no change of ours that could be on its way.
         changed_at=now if increased or decreased else None if is_new else past.changed_at,

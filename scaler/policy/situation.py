@@ -1,7 +1,6 @@
 """All that one decision rests on, derived once, so that deciding and explaining look at the same thing."""
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Final
 
 from scaler.model import Absent, Observation, PoolPolicy, Protection, Reading
@@ -49,12 +48,12 @@ class Situation:
         """Whether the past is still being read, so that nothing may be decided by it."""
         return self.filling is not None and not self.filling.given_up
 
-    @cached_property
+    @property
     def working(self) -> int:
         """The replicas that are there for the load: the requested ones less the spare."""
         return max(0, self.requested - self.policy.warm_replicas)
 
-    @cached_property
+    @property
     def burst_need(self) -> int | None:
         """What the load needs right now, if that is at least twice the replicas, and two more."""
         need, requested = self.assessments[0].need.up, self.requested
@@ -62,7 +61,7 @@ class Situation:
             return None
         return need
 
-    @cached_property
+    @property
     def wanted(self) -> int | None:
         """What is to be scaled up to, spare replicas included; None when no signal has a vote."""
         needs = [need for need in (self.up, self.burst_need) if need is not None]
@@ -73,7 +72,7 @@ class Situation:
         """What may be scaled down to, spare replicas included; None unless every signal has a vote."""
         return None if self.down is None else self.down + self.policy.warm_replicas
 
-    @cached_property
+    @property
     def pending(self) -> int:
         """Requested replicas that are neither serving nor ready; 0 while it is not known who serves."""
         if self.serving is None:
@@ -87,12 +86,12 @@ class Situation:
         since = self.history.starting_since
         return 0.0 if since is None else self.now - since
 
-    @cached_property
+    @property
     def is_stuck(self) -> bool:
         """Whether replicas have been starting for longer than a cold start may take."""
         return self.pending > 0 and self.starting_for_s > self.policy.cold_start_timeout_s
 
-    @cached_property
+    @property
     def change_pending(self) -> bool:
         """Whether the last change is neither seen to be carried out nor old enough to be withdrawn."""
         target, since = self.history.target, self.history.changed_at
@@ -100,13 +99,13 @@ class Situation:
             return False
         return self.now - since < CHANGE_HELD_TICKS * self.policy.tick_s - ROUNDING_S
 
-    @cached_property
+    @property
     def held(self) -> int:
         """What a hold publishes: n, or the change that is still on its way."""
         target = self.history.target
         return target if target is not None and self.change_pending else self.requested
 
-    @cached_property
+    @property
     def activation(self) -> Reading:
         """What wakes the pool at zero replicas; missing where nothing does."""
         name = self.policy.activation
@@ -115,14 +114,14 @@ class Situation:
             return Absent.MISSING
         return 0.0 if extra.value is Absent.NO_TRAFFIC else extra.value
 
-    @cached_property
+    @property
     def lowest(self) -> int:
         """minReplicas; 1 instead of 0 unless what wakes the pool is known to be quiet."""
         if self.policy.min_replicas > 0 or self.activation == 0:
             return self.policy.min_replicas
         return 0 if self.requested == 0 else 1
 
-    @cached_property
+    @property
     def queue_wait_s(self) -> Reading:
         """How long a request that comes now waits: queue by completion rate; no-traffic when nobody is served."""
         waiting, started = self.observation.waiting, self.observation.ttft_samples
@@ -132,7 +131,7 @@ class Situation:
             return 0.0
         return waiting * self.policy.locator.rate_window_s / started if started > 0 else Absent.NO_TRAFFIC
 
-    @cached_property
+    @property
     def protection(self) -> Protection:
         """How far the pool is beyond what it can be given."""
         wanted = self.wanted

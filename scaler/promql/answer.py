@@ -1,9 +1,11 @@
 """The text of an answer of Prometheus's HTTP API -> samples."""
 
-import json
 import math
 from collections.abc import Callable, Iterator
-from typing import Any, Final
+from typing import Any, Final, TypeVar
+
+from msgspec import DecodeError, Raw, Struct, ValidationError
+from msgspec.json import Decoder
 
 from scaler.errors import PrometheusDecodeError, PrometheusPartialError, PrometheusRejectedError
 from scaler.promql.query import Sample
@@ -12,11 +14,39 @@ from scaler.promql.query import Sample
 _QUOTED_CHARS: Final = 300
 # Between two elements of a vector. No string can hold it, since a quotation mark within one has a backslash before it.
 _BETWEEN: Final = b',{"metric":{'
-# Bytes that are parsed at a time: about a millisecond.
+# Bytes that are parsed at a time: about a millisecond, with the samples that are made of them.
 _CHUNK_BYTES: Final = 64 * 1024
 # Such warnings (Prometheus 2.49 and newer) are about single elements, which are then left out: that pool's reading is
 # missing as it is, and one pool's broken histogram must not take the others' with it.
 _ABOUT_ELEMENTS: Final = "PromQL warning:"
+
+
+# No cycles can begin at what is read, so that the garbage collector need not look at it.
+class _Element(Struct, gc=False):
+    metric: dict[str, str]
+    value: tuple[float, str] | None = None
+    values: list[tuple[float, str]] | None = None
+    histogram: Any = None
+    histograms: Any = None
+
+
+class _Data(Struct, gc=False):
+    result: Raw
+    resultType: Any = None  # noqa: N815 - the API's name
+
+
+class _Answer(Struct, gc=False):
+    status: Any = None
+    errorType: Any = None  # noqa: N815 - the API's name
+    error: Any = None
+    warnings: list[Any] | None = None
+    data: _Data | None = None
+
+
+_ANSWERS: Final = Decoder(_Answer)
+_ELEMENTS: Final = Decoder(list[_Element])
+
+_T = TypeVar("_T")
 
 
 def decode_vector(body: bytes) -> tuple[Sample, ...]:
@@ -34,10 +64,12 @@ def decode_vector(body: bytes) -> tuple[Sample, ...]:
         PrometheusPartialError: Some of the data behind the answer was not there.
         PrometheusRejectedError: The answer says that the query failed.
     """
-    samples: list[Sample] = []
-    for elements in _results(body, "vector"):
-        samples += [_sample(each, each.get("value")) for each in map(_object, elements) if "histogram" not in each]
-    return tuple(samples)
+    return tuple(
+        _sample(element.metric, element.value)
+        for elements in _results(body, "vector")
+        for element in elements
+        if element.value is not None or element.histogram is None
+    )
 
 
 def decode_matrix(body: bytes, index_of: Callable[[float], int], points: int) -> tuple[tuple[Sample, ...], ...]:
@@ -57,12 +89,11 @@ def decode_matrix(body: bytes, index_of: Callable[[float], int], points: int) ->
         PrometheusRejectedError: The answer says that the query failed.
     """
     vectors: list[list[Sample]] = [[] for _ in range(points)]
-    for element in (_object(each) for elements in _results(body, "matrix") for each in elements):
-        values = element.get("values", [])
-        if not isinstance(values, list):
-            raise PrometheusDecodeError(f"the answer's element {quoted(element)!r} cannot be read")
-        for value in values:
-            sample = _sample(element, value)
+    for element in (each for elements in _results(body, "matrix") for each in elements):
+        if element.values is None and element.histograms is None:
+            raise PrometheusDecodeError(f"the answer's series {quoted(element.metric)} has no values")
+        for value in element.values or ():
+            sample = _sample(element.metric, value)
             index = index_of(sample.at) if math.isfinite(sample.at) else -1
             if not 0 <= index < points:
                 raise PrometheusDecodeError(f"the answer has a value at {sample.at}, which was not asked for")
@@ -70,29 +101,25 @@ def decode_matrix(body: bytes, index_of: Callable[[float], int], points: int) ->
     return tuple(map(tuple, vectors))
 
 
-def _results(body: bytes, kind: str) -> Iterator[list[Any]]:
+def _results(body: bytes, kind: str) -> Iterator[list[_Element]]:
     """Yield the elements of a complete answer of this type, some at a time."""
     envelope, chunks = _split(body)
-    answer = _object(_parsed(envelope))
-    if answer.get("status") == "error":
-        raise PrometheusRejectedError(f"Prometheus refused the query: {describe_error(answer)}")
-    warnings = answer.get("warnings") or []
-    if not isinstance(warnings, list):
-        raise PrometheusDecodeError(f"the answer's warnings are no list but {quoted(warnings)}")
-    partial = [text for text in warnings if not str(text).startswith(_ABOUT_ELEMENTS)]
+    answer = _read(_ANSWERS, envelope)
+    if answer.status == "error":
+        raise PrometheusRejectedError(
+            f"Prometheus refused the query: {quoted(answer.errorType)}: {quoted(answer.error)}"
+        )
+    partial = [text for text in answer.warnings or () if not str(text).startswith(_ABOUT_ELEMENTS)]
     if partial:
         raise PrometheusPartialError(
             f"the answer is incomplete: {quoted(partial[0])}; check the stores and remote reads behind the server"
         )
-    data = _object(answer.get("data"))
-    if data.get("resultType") != kind or not isinstance(data.get("result"), list):
-        raise PrometheusDecodeError(f"the answer's result is no {kind} but {quoted(data.get('resultType'))}")
-    yield data["result"]
-    for chunk in chunks:
-        elements = _parsed(chunk)
-        if not isinstance(elements, list):
-            raise PrometheusDecodeError(f"the answer has {quoted(elements)!r} where a list belongs")
-        yield elements
+    if answer.data is None:
+        raise PrometheusDecodeError("the answer has no data")
+    if answer.data.resultType != kind:
+        raise PrometheusDecodeError(f"the answer's result is no {kind} but {quoted(answer.data.resultType)}")
+    for chunk in (answer.data.result, *chunks):
+        yield _read(_ELEMENTS, chunk)
 
 
 def describe_error(answer: object) -> str:
@@ -126,30 +153,25 @@ def _split(body: bytes) -> tuple[bytes, list[bytes]]:
     return body[:first] + body[start:], chunks
 
 
-def _parsed(body: bytes) -> object:
+def _read(decoder: Decoder[_T], text: bytes | Raw) -> _T:
     try:
-        return json.loads(body)
-    except (ValueError, RecursionError) as error:
-        start = quoted(body[:80].decode("utf-8", "replace"))
+        return decoder.decode(text)
+    except ValidationError as error:
+        raise PrometheusDecodeError(f"the answer is not what the HTTP API promises: {quoted(error)}") from error
+    except (DecodeError, RecursionError) as error:
+        start = quoted(bytes(text[:80]).decode("utf-8", "replace"))
         raise PrometheusDecodeError(
             f"the answer is not JSON or is cut off ({quoted(error)}), it begins with {start!r}: "
             "check that the address is that of Prometheus"
         ) from error
 
 
-def _object(value: object) -> dict[str, Any]:
-    if isinstance(value, dict):
-        return value
-    raise PrometheusDecodeError(f"the answer has {quoted(value)!r} where an object belongs")
-
-
-def _sample(element: dict[str, Any], value: Any) -> Sample:  # noqa: ANN401 - whatever JSON holds
+def _sample(labels: dict[str, str], value: tuple[float, str] | None) -> Sample:
+    if value is None:
+        raise PrometheusDecodeError(f"the answer's element {quoted(labels)} has no value")
     try:
-        labels, (at, text) = element["metric"], value
-        if type(text) is str and type(labels) is dict:
-            # Joining them is the quickest way to be told that all of them are text.
-            "".join(labels.values())
-            return Sample(labels, float(text), float(at))
-    except (KeyError, TypeError, ValueError, OverflowError) as error:
-        raise PrometheusDecodeError(f"the answer's element {quoted(element)!r} cannot be read") from error
-    raise PrometheusDecodeError(f"the answer's element {quoted(element)!r} cannot be read")
+        return Sample(labels, float(value[1]), value[0])
+    except ValueError as error:
+        raise PrometheusDecodeError(
+            f"the answer's element {quoted(labels)} has the value {quoted(value[1])!r}, which is no number"
+        ) from error

@@ -7,6 +7,7 @@ from scaler.model import (
     CUSTOM_ACTIVATION_PREFIX,
     CUSTOM_SIGNAL_PREFIX,
     GATEWAY_ACTIVATION,
+    RESTARTS,
     ROUTER_ACTIVATION,
     PoolLocator,
     SignalName,
@@ -19,6 +20,7 @@ from scaler.promql.extra_query import ExtraQuery
 from scaler.promql.gpu import GpuQuery
 from scaler.promql.named import NamedQuery, named_identity
 from scaler.promql.queries import engine_shape
+from scaler.promql.restarts import RestartsQuery
 from scaler.promql.workloads import pod_pattern
 
 Asking: TypeAlias = tuple[ExtraQuery, Identity]
@@ -45,6 +47,9 @@ def extra_query(name: str, locator: PoolLocator, queries: Mapping[str, str]) -> 
     if name in _ENGINE_EXTRAS:
         shape, identity = engine_shape(locator)
         return EngineExtra(_ENGINE_EXTRAS[name], shape, locator.rate_window_s), identity
+    if name == RESTARTS:
+        shape, identity = engine_shape(locator)
+        return RestartsQuery(shape, locator.restart_window_s), identity
     if name == SignalName.GPU:
         return _gpu(locator)
     if name in (ROUTER_ACTIVATION, GATEWAY_ACTIVATION):

@@ -73,7 +73,9 @@ class _Gauge:
     def add(self, engine: _Engine, value: float, *, usable: bool) -> None:
         """Keep the greatest of the values of one engine: duplicates and their order change nothing."""
         cells = self.values if usable else self.unusable
-        cells[engine] = best((value, cells[engine])) if engine in cells else value
+        if engine in cells:
+            value = best((value, cells[engine]))
+        cells[engine] = value
 
 
 @dataclass(frozen=True, slots=True)

@@ -111,6 +111,14 @@ async def test_rejections_for_all_reasons_are_added_up(read: Read) -> None:
     assert seen.extras["rejection_rate"].value == pytest.approx(EDGES * (8 + 4) / WINDOW_S, rel=0.15)
 
 
+async def test_restarts_are_the_resets_of_an_engines_counters(read: Read) -> None:
+    async def restarts(namespace: str) -> Reading:
+        seen = await read(namespace, extras=("restarts",), restart_window_s=WINDOW_S)
+        return seen.extras["restarts"].value
+
+    assert (await restarts("restarted"), await restarts("advancing")) == (1, 0)
+
+
 async def test_gpus_of_pods_that_the_scrape_has_renamed(read: Read) -> None:
     assert (await read("gpus", extras=("gpu",))).extras["gpu"] == Extra(0.8, 0.5)
 

@@ -192,6 +192,7 @@ def policies(draw: st.DrawFn) -> tuple[PoolPolicy, float]:
         activation = draw(st.sampled_from(["activation:router", "activation:gateway", "activation:custom:q2"]))
     always = STANDARD | {SignalName.WAITING, SignalName.PREEMPTION_RATE, SignalName.GENERATION_TOKENS}
     extras = {str(signal.name) for signal in asked if signal.name not in always}
+    restart_s = draw(st.sampled_from((0.0, 600.0)))
     policy = PoolPolicy(
         locator=PoolLocator(
             "serving",
@@ -200,7 +201,8 @@ def policies(draw: st.DrawFn) -> tuple[PoolPolicy, float]:
             tuple(sorted(draw(st.sets(matchers, max_size=3)), key=dataclasses.astuple)),
             draw(st.floats(10, 900)),
             draw(st.floats(5, 300)),
-            tuple(sorted(extras | ({activation} if activation else set()))),
+            tuple(sorted(extras | ({activation} if activation else set()) | ({"restarts"} if restart_s else set()))),
+            restart_s,
         ),
         tick_s=15.0,
         slots_per_replica=draw(st.integers(1, 65536)),
@@ -300,6 +302,7 @@ def written_as_metadata(policy: PoolPolicy, ratio: float) -> dict[str, str]:
         "maxHourlyCost": policy.max_hourly_cost,
         "coldStartTimeoutSeconds": policy.cold_start_timeout_s,
         "rolloutHoldSeconds": policy.rollout_hold_s,
+        "restartHoldSeconds": locator.restart_window_s,
         "protectQueueWaitSeconds": policy.protect_queue_wait_s,
         "hpaTolerance": policy.hpa_tolerance,
         "activationSignal": policy.activation

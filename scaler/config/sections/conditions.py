@@ -29,6 +29,15 @@ class Starting(Section):
         " what the old ones showed says nothing of them.",
         examples=["10m"],
     )
+    restart_hold_seconds: Duration = Field(
+        default=0.0,
+        ge=0,
+        le=86_400,
+        description="Time after a restart of one of the pool's engines, out of memory or otherwise, in which the pool"
+        " does not scale down: what is left would get its load too. 0 is off. Restarts are counted as resets of vLLM's"
+        " counters, so this needs no further exporter; while they cannot be read, nothing scales down.",
+        examples=["10m"],
+    )
     protect_queue_wait_seconds: Duration = Field(
         default=30.0,
         ge=0,

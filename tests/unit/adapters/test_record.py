@@ -22,12 +22,16 @@ def decision(load: float = 80.0, **changes: object) -> Decision:
 
 def test_a_record_says_what_was_decided_for_whom_and_why() -> None:
     record = decision_record(KEY, LOCATOR, decision())
-    head = {name: record[name] for name in ("namespace", "scaled_object", "trigger", "pool", "action", "from", "to")}
+    head = {
+        name: record[name]
+        for name in ("namespace", "scaled_object", "trigger", "pool", "prometheus", "action", "from", "to")
+    }
     assert head == {
         "namespace": "serving",
         "scaled_object": "llama",
         "trigger": "0a1b2c3d",
         "pool": "deployment/vllm",
+        "prometheus": "default",
         "action": "scale_up",
         "from": 4,
         "to": 8,

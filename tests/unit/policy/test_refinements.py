@@ -13,6 +13,7 @@ from scaler.model import (
     Observation,
     PoolPolicy,
     Protection,
+    Reading,
     ReasonCode,
     ReplicaLoad,
     SignalForm,
@@ -130,6 +131,24 @@ def test_no_scale_down_during_a_rollout_nor_for_a_while_after_it() -> None:
     assert all(decision.action is not Action.SCALE_DOWN for decision in decisions[30:54])
     assert decisions[40].reason.text.startswith("a rollout has just ended: no scale-down for")
     assert decisions[-1].action is Action.SCALE_DOWN
+
+
+def restarting(value: Reading) -> Decision:
+    """A pool that would have shrunk, but for what it reads of restarts."""
+    locator = replace(policy().locator, extras=("restarts",), restart_window_s=600.0)
+    return run(replace(policy(), locator=locator), steady(8, 8, 30, extras={"restarts": Extra(value)}))[-1]
+
+
+def test_no_scale_down_for_a_while_after_a_restart() -> None:
+    held = restarting(2.0)
+    assert (held.action, held.reason.code) == (Action.HOLD, ReasonCode.RESTARTS)
+    assert held.reason.text == "engines have restarted 2 times within the last 10 min: no scale-down meanwhile"
+    assert restarting(0.0).action is Action.SCALE_DOWN
+
+
+def test_no_scale_down_while_restarts_cannot_be_read() -> None:
+    held = restarting(Absent.MISSING)
+    assert (held.action, held.reason.code) == (Action.HOLD, ReasonCode.SIGNAL_MISSING)
 
 
 def test_a_partitioned_rollout_does_not_freeze_the_pool_for_good() -> None:
