@@ -7,6 +7,7 @@ import sys
 import click
 from rich.console import Console
 
+from scaler.cli.kinds import Duration
 from scaler.demo.run import DemoOptions, Outage, run
 from scaler.demo.scenario import SHORTEST_S
 from scaler.units import format_duration, parse_duration_s
@@ -22,26 +23,6 @@ class _Output(Console):
         self.quiet = True
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         signal.raise_signal(signal.SIGTERM)
-
-
-class _Duration(click.ParamType[float]):
-    """A duration such as 90, 90s or 3m, at least so long."""
-
-    name = "duration"
-
-    def __init__(self, least_s: float = 0.0) -> None:
-        self._least_s = least_s
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        if isinstance(value, float):
-            return value
-        try:
-            seconds = parse_duration_s(str(value))
-        except ValueError as error:
-            self.fail(str(error), param, ctx)
-        if seconds < self._least_s:
-            self.fail(f"{value} is too short: at least {format_duration(self._least_s)}", param, ctx)
-        return seconds
 
 
 class _Outage(click.ParamType[Outage]):
@@ -64,7 +45,7 @@ class _Outage(click.ParamType[Outage]):
 @click.command()
 @click.option(
     "--duration",
-    type=_Duration(SHORTEST_S),
+    type=Duration(SHORTEST_S),
     default="180s",
     show_default=True,
     help=f"How long traffic comes; at least {format_duration(SHORTEST_S)}.",

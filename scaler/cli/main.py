@@ -8,6 +8,7 @@ import click
 from scaler import __version__
 from scaler.cli.demo import demo
 from scaler.cli.serve import serve
+from scaler.cli.simulate import simulate
 from scaler.errors import ConfigError, ScalerError
 
 USAGE_ERROR: Final = 2
@@ -23,6 +24,7 @@ def vllm_scaler() -> None:
 
 vllm_scaler.add_command(serve)
 vllm_scaler.add_command(demo)
+vllm_scaler.add_command(simulate)
 
 
 def main() -> None:

@@ -41,6 +41,7 @@ def test_help_lists_the_commands(monkeypatch: pytest.MonkeyPatch, capsys: pytest
     listed = capsys.readouterr().out
     assert "serve" in listed
     assert "demo" in listed
+    assert "simulate" in listed
 
 
 def test_wrong_settings_are_listed_one_a_line_and_end_with_code_2(

@@ -6,12 +6,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 
 from scaler.adapters import pool_metrics
 from scaler.adapters.access import MAX_FILE_BYTES, MAX_SECRET_BYTES
 from scaler.adapters.record import decision_record
 from scaler.adapters.telemetry import Telemetry
+from scaler.cli.simulate import simulate
 from scaler.config.backends import BACKEND_LIMIT, HEADER_LIMIT, HEADER_VALUE_LENGTH, LABEL_LIMIT
 from scaler.config.kinds import default_text
 from scaler.config.server import FIELDS as SETTINGS
@@ -21,6 +23,7 @@ from scaler.policy import hpa
 from scaler.policy.narrate import narrate
 from scaler.promql.workloads import WORKLOAD_SERIES
 from scaler.service.grpc_server import HEALTH_NAMES
+from scaler.sim.workloads import WORKLOADS
 from tests.builders import observation, policy, run
 
 DOCS = Path(__file__).parents[3] / "docs"
@@ -185,3 +188,13 @@ def test_the_config_for_leader_worker_sets_makes_the_series_that_are_read() -> N
     made = {f"{prefix}_{name}" for name in re.findall(r"^ +- name: (\S+_replicas)$", text, re.MULTILINE)}
     series = next(series for kind, series in WORKLOAD_SERIES.items() if kind == "leaderWorkerSet")
     assert made == {series.requested, series.ready, series.total, series.updated}
+
+
+@pytest.mark.parametrize("name", WORKLOADS)
+def test_every_workload_is_described_as_it_describes_itself(name: str) -> None:
+    assert f"| `{name}` | {WORKLOADS[name].summary} |" in page("operating/simulate.md")
+
+
+@pytest.mark.parametrize("parameter", [each for each in simulate.params if each.name not in ("seed", "help")])
+def test_every_option_of_a_simulation_is_explained(parameter: click.Parameter) -> None:
+    assert parameter.opts[0] in page("operating/simulate.md")
