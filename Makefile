@@ -6,11 +6,8 @@ BIN := .venv/bin
 UV := uv==0.13.8
 
 .DEFAULT_GOAL := help
-<<<<<<< HEAD
-.PHONY: help setup demo test check run bench-pools bench-restart bench-steadiness arena proto lock clean tools
-=======
-.PHONY: help setup demo test check run bench-pools bench-restart bench-steadiness bench-simulator proto lock clean tools
->>>>>>> p-sim
+.PHONY: help setup demo test check run bench-pools bench-restart bench-steadiness bench-simulator arena proto lock clean \
+	tools
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "make %-16s %s\n", $$1, $$2 }'
@@ -48,14 +45,12 @@ run: .venv/.ready ## Serve KEDA from this machine (RUN_ARGS='--prometheus-url ..
 bench-steadiness: .venv/.ready ## Run the law against steady loads and steps in a simulated cluster (BENCH_ARGS='--quick')
 	@$(BIN)/python -m benchmarks.steadiness $(BENCH_ARGS)
 
-<<<<<<< HEAD
 arena: .venv/.ready ## Run our law and those of others on the same requests (ARENA_ARGS='--quick', '--help' for more)
 	@echo "Running the arena"
 	@$(BIN)/python -m benchmarks.arena $(ARENA_ARGS)
-=======
+
 bench-simulator: .venv/.ready ## Measure how fast the simulator is (BENCH_ARGS='--traces FOLDER' for recorded traffic too)
 	@$(BIN)/python -m benchmarks.simulator $(BENCH_ARGS)
->>>>>>> p-sim
 
 proto: .venv/.ready ## Generate scaler/protos from protos/
 	@$(BIN)/python -m tools.proto
