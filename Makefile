@@ -6,7 +6,8 @@ BIN := .venv/bin
 UV := uv==0.13.8
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check run bench-pools bench-restart bench-steadiness bench-simulator arena chart dashboards pictures proto lock clean tools
+.PHONY: help setup demo test check run bench-pools bench-restart bench-steadiness bench-simulator arena chart \
+	dashboards pictures proto lock clean tools
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "make %-16s %s\n", $$1, $$2 }'
