@@ -196,6 +196,17 @@ def test_a_run_with_few_requests_cannot_tell_a_rising_queue() -> None:
     assert check(run, "queue")[0] is Outcome.UNKNOWN
 
 
+def test_releases_without_start_times_show_neither_load_nor_send_rate() -> None:
+    written = {name: value for name, value in steady().items() if name != "start_times"}
+    run = measure(parse_result(written, "run"), SLO)
+    assert (run.load, run.send_rate, run.attainment) == (None, None, (1.0, 1.0))
+    assert run.outcome is Outcome.PASSED  # the answers kept up, which proves both
+
+
+def test_requests_that_all_left_at_one_moment_have_no_send_rate() -> None:
+    assert measured([Call(0.0, 0.1, 1.0)] * 30, rate=4.0).send_rate is None
+
+
 def test_tokens_in_flight_weigh_requests_by_the_time_that_they_stay() -> None:
     calls = [Call(0.0, 0.1, 1.0, prompt=100, output=50), Call(1.0, 0.1, 3.0, prompt=500, output=50)]
     assert measured(calls, rate=1.0).tokens_in_flight == pytest.approx((150 * 1 + 550 * 3) / 4)
