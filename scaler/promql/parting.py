@@ -31,7 +31,7 @@ MOST_FURTHER: Final = 24
 freshness and latency, can each be halved four times at once: of 2500 pools 160 are still in doubt then, and the next
 ticks go on with them."""
 HOPELESS_PARTS: Final = 8
-"""So many parts that all fail: three halvings have left none of the pools well."""
+"""So many parts that all fail: seven halvings, of one part after the other, have met no pool that is well."""
 FIRST_PAUSE_S: Final = 30.0
 """A pool that was held back for a passing fault is blind for no longer than that."""
 LONGEST_PAUSE_S: Final = 960.0
