@@ -17,10 +17,9 @@ from scaler.adapters.telemetry import Telemetry
 from scaler.cli.simulate import simulate
 from scaler.config.backends import BACKEND_LIMIT, HEADER_LIMIT, HEADER_VALUE_LENGTH, LABEL_LIMIT
 from scaler.config.kinds import default_text
-from scaler.config.scaled_object import read_scaled_object
+from scaler.config.scaled_object_hpa import read_scaled_object
 from scaler.config.server import FIELDS as SETTINGS
 from scaler.config.sources import load_settings, read_settings_file
-from scaler.config.trigger import parse_trigger
 from scaler.model import Decision, PoolKey, ReasonCode, ReplicaLoad
 from scaler.policy import hpa
 from scaler.policy.narrate import narrate
@@ -209,5 +208,6 @@ def test_the_scaled_object_of_the_readme_can_be_simulated(tmp_path: Path) -> Non
     file.write_text(textwrap.dedent(example))
     found = read_scaled_object(file)
 
-    assert (found.namespace, found.name, found.hpa.max_replicas) == ("serving", "vllm-llama", 20)
-    assert parse_trigger(found.namespace, found.name, found.metadata, tick_s=15.0).warnings == ()
+    assert (found.trigger.namespace, found.trigger.scaled_object) == ("serving", "vllm-llama")
+    assert found.hpa.max_replicas == 20
+    assert found.trigger.read(tick_s=15.0).warnings == ()
