@@ -42,8 +42,8 @@ def hours(replica_s: float) -> str:
 
 def totals(backtest: Backtest) -> Table:
     """Return what each policy comes to beside what was recorded."""
-    pools = backtest.recorded
-    names = ["recorded" if len(pools) == 1 else f"recorded {_pool_name(backtest, pool)}" for pool in pools]
+    pools = backtest.pools
+    names = ["recorded" if len(pools) == 1 else f"recorded {pool.namespace}/{pool}" for pool in pools]
     rows: list[tuple[str, ...]] = []
 
     def row(label: str, recorded: Callable[[Recorded], str], ours: Callable[[Trial], str]) -> None:
@@ -51,7 +51,9 @@ def totals(backtest: Backtest) -> Table:
         if any(text != _NONE for text in texts):
             rows.append((label, *texts))
 
-    beside = {id(trial): pools[case.pool] for case, trial in zip(backtest.cases, backtest.trials, strict=True)}
+    beside = {
+        id(trial): backtest.recorded[case.pool] for case, trial in zip(backtest.cases, backtest.trials, strict=True)
+    }
     row("replica-hours", lambda one: hours(one.counts.replica_s), lambda one: hours(one.counts.replica_s))
     row("against recorded", lambda _: _NONE, _against)
     row("cost", lambda _: _NONE, _cost)
@@ -167,8 +169,3 @@ def _mean_waiting_of_own(trial: Trial, recorded: Recorded) -> str:
 def mean_waiting(counts: Counts, recorded: Recorded) -> float:
     """Return how many requests waited on average over all ticks."""
     return counts.waiting_s / (recorded.ticks * recorded.tick_s) if recorded.ticks else 0.0
-
-
-def _pool_name(backtest: Backtest, pool: int) -> str:
-    locator = next(case.policy.locator for case in backtest.cases if case.pool == pool)
-    return f"{locator.namespace}/{locator}"

@@ -27,7 +27,7 @@ from scaler.backtest.assumptions import assumptions
 from scaler.backtest.cold_start import ColdStarts
 from scaler.backtest.counterfactual import Replica
 from scaler.backtest.machine import to_json
-from scaler.backtest.replay import Backtest, Case
+from scaler.backtest.replay import Backtest, Case, without_reading
 from scaler.backtest.tables import Table, clock, every_table
 from scaler.backtest.web_page import web_page
 from scaler.cli.kinds import Duration
@@ -50,6 +50,8 @@ SHOWN_PERIODS: Final = 20
 """Differences that the terminal shows of each policy; the page and the JSON have all."""
 _OWN_REPLICAS: Final = "counterfactual"
 _DEFAULT_SPAN_S: Final = 7 * 86400.0
+_OLDEST: Final = 1e9
+"""In 2001 there was no Prometheus."""
 _SETTLE_S: Final = 5.0
 """What is younger may not be there in full yet, where samples go from one store to the next."""
 _NARROWEST: Final = 140
@@ -79,9 +81,13 @@ class _Instant(click.ParamType[float]):
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
         text = str(value)
         try:
-            return float(text) if text.replace(".", "", 1).isdigit() else _utc(datetime.fromisoformat(text))
+            at = float(text) if text.replace(".", "", 1).isdigit() else _utc(datetime.fromisoformat(text))
         except (ValueError, OverflowError):
+            at = 0.0
+        # So that a date without its dashes is no time of 1970.
+        if at < _OLDEST:
             self.fail(f"{text!r} is no time such as 2026-01-31, 2026-01-31T08:00:00Z or 1769846400", param, ctx)
+        return at
 
 
 class _Setting(click.ParamType[tuple[str, str]]):
@@ -173,8 +179,7 @@ def backtest(loaded: LoadedSettings, **given: Any) -> None:  # noqa: ANN401 - ea
     with TemporaryDirectory(prefix="vllm-scaler-") as folder:
         recording, policies = _history(options, settings, Path(folder), messages)
         cases, starts_s = _cases(options, policies, recording)
-        since = recording.header.since if options.since is None else options.since
-        found = Backtest(cases, since=since)
+        found = Backtest(cases, since=_since(options, recording.header))
         _replay(found, recording, math.inf if options.until is None else options.until, messages)
     rest_on = assumptions(found, starts_s)
     if options.html is not None:
@@ -243,18 +248,35 @@ def _history(
     return Recording(path), policies
 
 
+def _since(options: _Options, header: Header) -> float:
+    """Return the first tick that counts.
+
+    Raises:
+        ConfigError: It lies before those that were asked for when the history was read.
+    """
+    if options.since is None:
+        return header.since
+    steps = math.ceil(round((options.since - header.since) / header.tick_s, 6))
+    if steps < 0:
+        raise ConfigError(
+            (f"the history begins at {clock(header.since)} UTC, after the {clock(options.since)} of --from",)
+        )
+    return header.since + steps * header.tick_s
+
+
 def _cases(
     options: _Options, policies: Sequence[NamedPolicy], recording: Recording
 ) -> tuple[tuple[Case, ...], tuple[float, ...]]:
     """Return what to compare, and the cold starts that were measured for it."""
     places = [place_of(policy, recording.header.pools) for policy in policies]
-    replicas: dict[int, Replica] = {}
+    replicas: dict[PoolLocator, Replica] = {}
     found: list[float] = []
     if options.has_own_replicas:
         measured = _cold_starts(recording) if options.cold_start is None else {}
         for policy, place in zip(policies, places, strict=True):
+            pool = without_reading(policy.locator)
             # The first policy of a pool says what its replicas are; others do not change them by wanting it.
-            if place in replicas:
+            if pool in replicas:
                 continue
             cold_start_s = measured[place].typical_s if place in measured else options.cold_start
             if cold_start_s is None:
@@ -262,10 +284,16 @@ def _cases(
                     f"the history does not tell how long a replica of {policy.name} takes to start: give --cold-start,"
                     " such as 2m"
                 )
-            replicas[place] = Replica(options.replica_slots or policy.trigger.policy.slots_per_replica, cold_start_s)
+            replicas[pool] = Replica(options.replica_slots or policy.trigger.policy.slots_per_replica, cold_start_s)
             found += measured[place].found if place in measured else ()
     cases = (
-        Case(policy.name, policy.trigger.policy, place, replicas.get(place), policy.trigger.warnings)
+        Case(
+            policy.name,
+            policy.trigger.policy,
+            place,
+            replicas.get(without_reading(policy.locator)),
+            policy.trigger.warnings,
+        )
         for policy, place in zip(policies, places, strict=True)
     )
     return tuple(cases), tuple(found)

@@ -138,6 +138,7 @@ def test_the_page_stands_for_itself(pool: Path, past: Path, tmp_path: Path) -> N
         (["--replica-slots", "0", *OWN], "0 is not in the range"),
         (["--from", "yesterday"], "'yesterday' is no time such as 2026-01-31"),
         (["--from", "nan"], "'nan' is no time"),
+        (["--from", "20260131"], "'20260131' is no time"),
         (["--set", "slotsPerReplica"], "'slotsPerReplica' is not KEY=VALUE"),
         (["--variant", "lean"], "'lean' is not NAME:KEY=VALUE,..."),
         (["--variant", "lean:a"], "'a' is not KEY=VALUE"),
@@ -188,6 +189,10 @@ WHERE = '{pool}: ScaledObject "vllm-llama", trigger 1'
         (
             "{pool} --from 2025-01-01 --to 2026-01-01",
             ["that time has 2102401 ticks, more than the 500000 that can be tried: narrow it"],
+        ),
+        (
+            "{pool} --history {past} --from 2026-03-02T07:59:00",
+            ["the history begins at 2026-03-02 08:00:00 UTC, after the 2026-03-02 07:59:00 of --from"],
         ),
         ("{pool} --prometheus-url here", ['flag --prometheus-url "here" is not an http or https URL without a query,']),
     ],
@@ -274,6 +279,10 @@ def test_policies_of_one_pool_are_read_once_with_all_that_they_need(
     variants = ("--variant", "itl:itlP95Seconds=0.1", "--variant", "wide:rateWindowSeconds=2m")
     run(pool, *TIMES, "--save", saved, *variants)
     pools = Recording(saved).header.pools
+    own = found(pool, "--history", saved, *variants, *OWN, "--cold-start", "1m", "--variant", "x:slotsPerReplica=4")
+    assert {one["replica_slots"] for one in own["policies"]} == {16}
+    lines = run(pool, "--history", saved, *variants).stdout.splitlines()
+    assert lines[lines.index("Totals") + 1].split() == ["recorded", "vllm-llama", "itl", "wide"]
     assert [(pool.rate_window_s, pool.extras) for pool in pools] == [(60.0, ("itl_p95",)), (120.0, ())]
     assert {len(keys) for keys, _ in reader.past_reads} == {2}
 
