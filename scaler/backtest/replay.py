@@ -38,6 +38,8 @@ class Changes:
 class Counts:
     """What a number of replicas over time comes to."""
 
+    seconds: float = 0.0
+    """How long it was looked at."""
     replica_s: float = 0.0
     """Replica-seconds, starting replicas included."""
     queue_s: float = 0.0
@@ -48,6 +50,11 @@ class Counts:
     replicas: Track = field(default_factory=Track)
     serving: Track = field(default_factory=Track)
     waiting: Track = field(default_factory=Track)
+
+    @property
+    def mean_waiting(self) -> float:
+        """How many requests waited on average."""
+        return self.waiting_s / self.seconds if self.seconds else 0.0
 
 
 @dataclass(slots=True)
@@ -271,6 +278,7 @@ def _waiting(seen: Observation, recorded: Observation) -> float | None:
 
 
 def _add(counts: Counts, replicas: int | None, serving: float | None, waiting: float | None, tick_s: float) -> None:
+    counts.seconds += tick_s
     counts.replica_s += (replicas or 0) * tick_s
     counts.queue_s += tick_s if waiting else 0.0
     counts.waiting_s += (waiting or 0.0) * tick_s

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 from scaler.backtest.differences import Durations, Period
-from scaler.backtest.replay import Backtest, Counts, Recorded, Trial
+from scaler.backtest.replay import Backtest, Recorded, Trial
 from scaler.units import format_duration, format_number
 
 _HOUR_S: Final = 3600.0
@@ -51,14 +51,11 @@ def totals(backtest: Backtest) -> Table:
         if any(text != _NONE for text in texts):
             rows.append((label, *texts))
 
-    beside = {
-        id(trial): backtest.recorded[case.pool] for case, trial in zip(backtest.cases, backtest.trials, strict=True)
-    }
     row("replica-hours", lambda one: hours(one.counts.replica_s), lambda one: hours(one.counts.replica_s))
     row("against recorded", lambda _: _NONE, _against)
     row("cost", lambda _: _NONE, _cost)
     row("time with a queue", lambda one: span(one.counts.queue_s), _queued)
-    row("requests waiting, mean", _mean_waiting, lambda one: _mean_waiting_of_own(one, beside[id(one)]))
+    row("requests waiting, mean", lambda one: format_number(one.counts.mean_waiting), _mean_waiting)
     row("increases", lambda one: str(one.counts.changes.up), lambda one: str(one.counts.changes.up))
     row("decreases", lambda one: str(one.counts.changes.down), lambda one: str(one.counts.changes.down))
     row("reversals", lambda one: str(one.counts.changes.reversals), lambda one: str(one.counts.changes.reversals))
@@ -71,14 +68,14 @@ def totals(backtest: Backtest) -> Table:
     return Table("Totals", ("", *names, *(trial.name for trial in backtest.trials)), tuple(rows))
 
 
-def durations(backtest: Backtest, title: str, of: Callable[[Trial], Mapping[str, float]], note: str = "") -> Table:
+def durations(backtest: Backtest, title: str, of: Callable[[Trial], Mapping[str, float]]) -> Table:
     """Return for how long each of some codes held, a row for each and a column for each policy."""
     total = Durations()
     for trial in backtest.trials:
         for name, seconds in of(trial).items():
             total.add((name,), seconds)
     rows = ((name, *(span(of(trial).get(name, 0.0)) for trial in backtest.trials)) for name, _ in total.longest_first())
-    return Table(title, ("", *(trial.name for trial in backtest.trials)), tuple(rows), note)
+    return Table(title, ("", *(trial.name for trial in backtest.trials)), tuple(rows))
 
 
 def differences(trial: Trial, most: int | None = None) -> Table:
@@ -90,11 +87,14 @@ def differences(trial: Trial, most: int | None = None) -> Table:
     """
     every = trial.differences.periods
     shown = every if most is None else sorted(every, key=lambda one: -abs(one.replica_s))[:most]
-    left = len(every) - len(shown) + trial.differences.left_out
-    note = f"{left} further periods are left out here." if left else ""
+    notes = []
+    if hidden := len(every) - len(shown):
+        notes.append(f"{hidden} smaller differences are in --html FILE and in --json.")
+    if trial.differences.left_out:
+        notes.append(f"{trial.differences.left_out} later differences are in the totals alone.")
     rows = tuple(_period(one) for one in sorted(shown, key=lambda one: one.start))
     headers = ("from (UTC)", "for", "ours", "recorded", "replica-hours", "why", "decided by")
-    return Table(f"{trial.name}: where it differs", headers, rows, note)
+    return Table(f"{trial.name}: where it differs", headers, rows, " ".join(notes))
 
 
 def missing(backtest: Backtest) -> Table:
@@ -158,14 +158,5 @@ def _queued(trial: Trial) -> str:
     return span(trial.counts.queue_s) if trial.own is not None else _NONE
 
 
-def _mean_waiting(recorded: Recorded) -> str:
-    return format_number(mean_waiting(recorded.counts, recorded))
-
-
-def _mean_waiting_of_own(trial: Trial, recorded: Recorded) -> str:
-    return format_number(mean_waiting(trial.counts, recorded)) if trial.own is not None else _NONE
-
-
-def mean_waiting(counts: Counts, recorded: Recorded) -> float:
-    """Return how many requests waited on average over all ticks."""
-    return counts.waiting_s / (recorded.ticks * recorded.tick_s) if recorded.ticks else 0.0
+def _mean_waiting(trial: Trial) -> str:
+    return format_number(trial.counts.mean_waiting) if trial.own is not None else _NONE

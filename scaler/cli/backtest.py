@@ -398,7 +398,7 @@ def _print(found: Backtest, rest_on: Sequence[str]) -> None:
         console.print(Text(table.title, style="bold"))
         console.print(_drawn(table))
         if table.note:
-            console.print(Text(f"{table.note} --html FILE and --json have all."))
+            console.print(Text(table.note))
 
 
 def _drawn(table: Table) -> RichTable:
