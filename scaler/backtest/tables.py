@@ -22,12 +22,14 @@ class Table:
         headers: One for each column.
         rows: As many texts as there are headers.
         note: What is left out, or how to read it; "" for nothing.
+        sentences: How many of the last columns hold sentences, which want a line of their own where there is no room.
     """
 
     title: str
     headers: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
     note: str = ""
+    sentences: int = 0
 
 
 def clock(at: float) -> str:
@@ -94,7 +96,7 @@ def differences(trial: Trial, most: int | None = None) -> Table:
         notes.append(f"{trial.differences.left_out} later differences are in the totals alone.")
     rows = tuple(_period(one) for one in sorted(shown, key=lambda one: one.start))
     headers = ("from (UTC)", "for", "ours", "recorded", "replica-hours", "why", "decided by")
-    return Table(f"{trial.name}: where it differs", headers, rows, " ".join(notes))
+    return Table(f"{trial.name}: where it differs", headers, rows, " ".join(notes), sentences=2)
 
 
 def missing(backtest: Backtest) -> Table:
@@ -104,7 +106,7 @@ def missing(backtest: Backtest) -> Table:
         for trial in backtest.trials
         for signal, seconds in trial.missing_s.longest_first()
     )
-    return Table("Missing signals", ("policy", "signal", "for", "the first time"), rows)
+    return Table("Missing signals", ("policy", "signal", "for", "the first time"), rows, sentences=1)
 
 
 def every_table(backtest: Backtest, most_periods: int | None = None) -> Iterable[Table]:

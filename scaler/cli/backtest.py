@@ -13,11 +13,8 @@ from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 import click
-from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-from rich.table import Table as RichTable
-from rich.text import Text
 
 from scaler.adapters import logs
 from scaler.adapters.long_read import read_ticks
@@ -28,11 +25,12 @@ from scaler.backtest.cold_start import ColdStarts
 from scaler.backtest.counterfactual import Replica
 from scaler.backtest.machine import to_json
 from scaler.backtest.replay import Backtest, Case, without_reading
-from scaler.backtest.tables import Table, clock, every_table
+from scaler.backtest.tables import clock
 from scaler.backtest.web_page import web_page
 from scaler.cli.kinds import Duration
 from scaler.cli.options import settings_options
 from scaler.cli.policies import NamedPolicy, place_of, pools_of, read_policies, written_triggers
+from scaler.cli.printing import print_backtest
 from scaler.config.backends import Access
 from scaler.config.server import FLAGS, Evaluation, ServerSettings
 from scaler.config.sources import LoadedSettings
@@ -46,16 +44,12 @@ from scaler.units import format_duration, grid_floor
 
 MOST_TICKS: Final = 500_000
 """Twelve weeks at 15 s: three minutes of the law."""
-SHOWN_PERIODS: Final = 20
-"""Differences that the terminal shows of each policy; the page and the JSON have all."""
 _OWN_REPLICAS: Final = "counterfactual"
 _DEFAULT_SPAN_S: Final = 7 * 86400.0
 _OLDEST: Final = 1e9
 """In 2001 there was no Prometheus."""
 _SETTLE_S: Final = 5.0
 """What is younger may not be there in full yet, where samples go from one store to the next."""
-_NARROWEST: Final = 140
-"""Columns of the tables where no terminal says how many there are."""
 _READING: Final = tuple(
     name
     for section in (Evaluation, Access)
@@ -187,7 +181,7 @@ def backtest(loaded: LoadedSettings, **given: Any) -> None:  # noqa: ANN401 - ea
     if options.as_json:
         click.echo(json.dumps(to_json(found, rest_on), indent=2))
     else:
-        _print(found, rest_on)
+        print_backtest(found, rest_on)
 
 
 @dataclass(frozen=True, slots=True)
@@ -377,37 +371,6 @@ def _progress(messages: Console) -> Progress:
     """Return a progress bar; where no person watches there is none."""
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     return Progress(*columns, console=messages, transient=True, disable=not messages.is_terminal)
-
-
-def _print(found: Backtest, rest_on: Sequence[str]) -> None:
-    console = Console(highlight=False)
-    if not console.is_terminal:
-        console = Console(highlight=False, width=max(console.width, _NARROWEST))
-    recorded = next(iter(found.recorded.values()))
-    until = found.since + recorded.ticks * recorded.tick_s
-    console.print(
-        f"{clock(found.since)} to {clock(until)} UTC: {recorded.ticks} ticks of {format_duration(recorded.tick_s)}"
-    )
-    for sentence in rest_on:
-        console.print(Text(f"- {sentence}"))
-    for case in found.cases:
-        for warning in case.warnings:
-            console.print(Text(f"warning: {case.name}: {warning}"))
-    for table in every_table(found, SHOWN_PERIODS):
-        console.print()
-        console.print(Text(table.title, style="bold"))
-        console.print(_drawn(table))
-        if table.note:
-            console.print(Text(table.note))
-
-
-def _drawn(table: Table) -> RichTable:
-    drawn = RichTable(box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
-    for header in table.headers:
-        drawn.add_column(Text(header), overflow="fold")
-    for row in table.rows:
-        drawn.add_row(*map(Text, row))
-    return drawn
 
 
 def _write(path: Path, text: str) -> None:
