@@ -13,8 +13,9 @@ from click.testing import CliRunner
 from scaler.adapters.long_read import MOST_FAILURES
 from scaler.backtest.differences import PERIOD_LIMIT
 from scaler.backtest.track import MOST_SPANS
-from scaler.cli.backtest import MOST_TICKS, SHOWN_PERIODS, backtest
+from scaler.cli.backtest import MOST_TICKS, backtest
 from scaler.cli.policies import MOST_POLICIES
+from scaler.cli.printing import SHOWN_PERIODS
 from tests.histories import SCALED_OBJECT, save_morning
 
 PAGE = (Path(__file__).parents[3] / "docs/operating/backtest.md").read_text(encoding="utf-8")
