@@ -34,7 +34,7 @@ def scale_up(situation: Situation) -> tuple[Reason, ...]:
     burst = situation.burst_need
     if burst is not None:
         text = (
-            f"{_sentence(situation, 0)}: needs {count_of(burst)}, at least twice as many, so nothing is waited for:"
+            f"{_sentence(situation, 0)}: needs {count_of(burst)}, which no noise explains, so nothing is waited for:"
             f" {_risk(situation, 0)}"
         )
         reasons.append((burst, Reason(ReasonCode.BURST, text)))

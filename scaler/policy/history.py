@@ -71,6 +71,8 @@ class History:
     """When the pool was last scaled up."""
     grown_at: float | None = None
     """When the requested replicas last went up, by whomever."""
+    fell_at: float | None = None
+    """When the requested replicas last went down, by whomever."""
     decreased_at: float | None = None
     """When the pool was last scaled down, or the requested replicas went down by whomever."""
     usable_at: float | None = None
@@ -84,7 +86,8 @@ class History:
     outdated: float = 0.0
     """Outdated replicas when they were last known."""
     regrets: tuple[float, ...] = ()
-    """Increases soon after a decrease, of the last two hours."""
+    """When the requested replicas went up soon after they had gone down, of the last two hours. This is seen and not
+    decided, so that whoever has seen the same knows the same."""
     latencies: tuple[LatencyMemory, ...] = ()
     """What is remembered of each latency of the policy."""
     latency_floor: LatencyFloor | None = None

@@ -1,11 +1,14 @@
 """What may be published of what is needed: steps, then bounds, then cost. Each limit that bites says so."""
 
 import math
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from scaler.model import PoolPolicy, Reason, ReasonCode
 from scaler.policy import hpa
 from scaler.units import format_number
+
+DOWN_SHARE: Final = 5
+"""One decrease may always take one replica in so many: a large pool would else shrink for hours, one by one."""
 
 
 class Limited(NamedTuple):
@@ -21,7 +24,7 @@ def highest_step_up(policy: PoolPolicy, requested: int) -> int:
 
 
 def lowest_step_down(policy: PoolPolicy, requested: int) -> int:
-    """Return the fewest replicas that one decrease may leave: ``maxStepDown`` fewer, never less than half.
+    """Return the fewest replicas that one decrease may leave: ``maxStepDown`` or a fifth fewer, never less than half.
 
     A step that the HPA would ignore is as long as the shortest one that it follows, or the pool could never shrink.
     The last replica may go in one step.
@@ -29,7 +32,8 @@ def lowest_step_down(policy: PoolPolicy, requested: int) -> int:
     if requested <= 1:
         return 0
     shortest = hpa.nearest_below(requested, tolerance=policy.hpa_tolerance)
-    return max(min(requested - policy.max_step_down, shortest), math.ceil(requested / 2))
+    step = max(policy.max_step_down, requested // DOWN_SHARE)
+    return max(min(requested - step, shortest), math.ceil(requested / 2))
 
 
 def step_up(policy: PoolPolicy, requested: int, need: int) -> Limited:
@@ -42,7 +46,7 @@ def step_up(policy: PoolPolicy, requested: int, need: int) -> Limited:
 
 
 def step_down(policy: PoolPolicy, requested: int, need: int) -> Limited:
-    """Limit a decrease to one step. Worked: 8 replicas, need 3, maxStepDown 1: 7."""
+    """Limit a decrease to one step. Worked: 8 replicas, need 3, maxStepDown 1: 7; 40 replicas: 32."""
     lowest = lowest_step_down(policy, requested)
     if need >= lowest:
         return Limited(need)

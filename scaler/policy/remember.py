@@ -55,6 +55,7 @@ def with_tick(
         return changed(history, ticks=ticks, latencies=memories)
     rose = before is not None and requested > before
     fell = before is not None and requested < before
+    regretted = rose and history.fell_at is not None and now - history.fell_at <= REGRET_AFTER_S
     votes = [need.up for need in tick.needs if need.up is not None]
     is_over = bool(votes) and max(votes) + policy.warm_replicas > requested
     since = now if history.over_since is None else history.over_since
@@ -63,6 +64,8 @@ def with_tick(
         ticks=ticks,
         latencies=memories,
         grown_at=now if rose else history.grown_at,
+        fell_at=now if fell else history.fell_at,
+        regrets=(*history.regrets, now) if regretted else history.regrets,
         decreased_at=now if fell else history.decreased_at,
         over_since=since if is_over else None,
         starting_since=_starting_since(history, observation, requested, rose=rose),
@@ -110,7 +113,6 @@ def with_decision(situation: Situation, decision: Decision, shown: Decision) -> 
     is_new = before is None or after != before
     increased = decision.action is Action.SCALE_UP and is_new and (before is None or after > before)
     decreased = decision.action is Action.SCALE_DOWN and is_new
-    regretted = increased and past.decreased_at is not None and now - past.decreased_at <= REGRET_AFTER_S
     for_latency = _latency_asked(situation) if increased else ()
     floor = past.latency_floor
     x = needs.in_flight(situation.observation)
@@ -125,7 +127,6 @@ def with_decision(situation: Situation, decision: Decision, shown: Decision) -> 
         increased_at=now if increased else past.increased_at,
         decreased_at=now if decreased else past.decreased_at,
         usable_at=decision.usable_at,
-        regrets=(*past.regrets, now) if regretted else past.regrets,
         latency_floor=floor,
         latencies=_with_trials(situation, dict(for_latency), after) if for_latency else past.latencies,
     )

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from scaler.model import Absent, Observation, PoolPolicy, Protection, Reading
+from scaler.policy import needs
 from scaler.policy.combine import Sustained
 from scaler.policy.history import ROUNDING_S, Filling, History
 from scaler.policy.needs import Assessment
@@ -55,17 +56,23 @@ class Situation:
 
     @property
     def burst_need(self) -> int | None:
-        """What the load needs right now, if that is at least twice the replicas, and two more."""
-        need, requested = self.assessments[0].need.up, self.requested
-        if need is None or requested < 1 or need < max(BURST_FACTOR * requested, requested + BURST_STEP):
+        """What the load needs right now, if that is more than noise explains.
+
+        Either it is at least twice the replicas, and two more. Or it is more than there are even without the requests
+        that noise may have added.
+        """
+        value, need = self.assessments[0].value, self.assessments[0].need
+        if isinstance(value, Absent) or need.up is None or self.requested < 1:
             return None
-        return need
+        if needs.certain_saturation_need(self.policy, self.policy.signals[0], value) > self.working:
+            return need.up
+        return need.up if need.up >= max(BURST_FACTOR * self.requested, self.requested + BURST_STEP) else None
 
     @property
     def wanted(self) -> int | None:
         """What is to be scaled up to, spare replicas included; None when no signal has a vote."""
-        needs = [need for need in (self.up, self.burst_need) if need is not None]
-        return max(needs) + self.policy.warm_replicas if needs else None
+        asked = [need for need in (self.up, self.burst_need) if need is not None]
+        return max(asked) + self.policy.warm_replicas if asked else None
 
     @property
     def releasable(self) -> int | None:
@@ -96,6 +103,10 @@ class Situation:
         """Whether the last change is neither seen to be carried out nor old enough to be withdrawn."""
         target, since = self.history.target, self.history.changed_at
         if target is None or since is None or target == self.requested:
+            return False
+        grown_at = self.history.grown_at
+        if target < self.requested and grown_at is not None and grown_at > since:
+            # Somebody has asked for more since the decrease: it is theirs that counts.
             return False
         return self.now - since < CHANGE_HELD_TICKS * self.policy.tick_s - ROUNDING_S
 

@@ -51,7 +51,7 @@ def published(decision: Decision) -> tuple[object, ...]:
 
 def decisive(history: History, since: float) -> History:
     """A history without what only tells since when, or for ever; of what was before ``since`` nothing decides."""
-    instants = ("changed_at", "increased_at", "grown_at", "decreased_at", "starting_since", "rollout_at")
+    instants = ("changed_at", "increased_at", "grown_at", "fell_at", "decreased_at", "starting_since", "rollout_at")
     old: dict[str, Any] = {name: None for name in instants if (getattr(history, name) or 0.0) <= since}
     return replace(history, over_since=None, latencies=(), latency_floor=None, decision=None, **old)
 

@@ -18,7 +18,7 @@ def test_every_target_keeps_bounds_and_steps(pool: PoolPolicy, past: list[Observ
         assert pool.min_replicas <= target <= pool.max_replicas
         highest = max(before + max(pool.max_step_up, before), pool.min_replicas)
         assert target <= highest or target == last
-        lowest = max(before - pool.max_step_down, math.ceil(before / 2))
+        lowest = max(before - max(pool.max_step_down, before // 5), math.ceil(before / 2))
         assert target >= min(lowest, pool.max_replicas) or target == last
         assert decision.reported_value == target
         last = target

@@ -84,9 +84,9 @@ class Limits(Section):
         default=1,
         ge=1,
         le=10_000,
-        description="The most replicas that one decision removes, and never more than half. Raise it for large pools"
-        " whose load falls quickly. A step that the HPA would ignore (see `hpaTolerance`) is made as long as the"
-        " shortest one that it follows.",
+        description="The most replicas that one decision removes; one in five may always go, and never more than half."
+        " Raise it where the load falls quickly. A step that the HPA would ignore (see `hpaTolerance`) is made as long"
+        " as the shortest one that it follows.",
         examples=["2"],
     )
     scale_up_cooldown_seconds: Duration = Field(

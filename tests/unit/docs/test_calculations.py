@@ -52,6 +52,7 @@ def steps_up() -> list[int]:
 
 BUSY = observation(0, 41, 8)
 KV = observation(0, 18, 3, running=12.0, waiting=6.0, kv_usage_ratios=(0.93, 0.95, 0.98))
+RUSHED = policy(slots_per_replica=16, signals=(replace(SATURATION, scale_up=0.9),), scale_down_noise=3.0)
 PAID = policy(replica_hourly_cost=2.5, max_hourly_cost=24.0)
 
 
@@ -78,6 +79,8 @@ PAID = policy(replica_hourly_cost=2.5, max_hourly_cost=24.0)
         ("of 11, 11, 11, 5 it makes **5**", lambda: sustained(11, 11, 11, 5), 5),
         ("go to **6**, then **12**, then **20**", steps_up, [6, 12, 20]),
         ("8 replicas that need 3 go to **7**", lambda: limits.step_down(policy(), 8, 3).replicas, 7),
+        ("40 go to **32**", lambda: limits.step_down(policy(), 40, 3).replicas, 32),
+        ("/ 14.4 still needs **4**", lambda: needs.certain_saturation_need(RUSHED, RUSHED.signals[0], 80.0), 4),
         (
             "with `warmReplicas` 2 is **13**",
             lambda: run(policy(warm_replicas=2), [observation(tick, 41, 8) for tick in range(4)])[-1].target,
@@ -105,6 +108,6 @@ def test_a_worked_number_is_what_the_code_gives(text: str, computed: Callable[[]
 
 
 def test_every_bold_number_of_the_page_is_among_them() -> None:
-    # Adding an example without a test shows here: 23 bold numbers stand on the page.
+    # Adding an example without a test shows here: 25 bold numbers stand on the page.
     bold = [part for part in PAGE.split("**")[1::2] if part[:1].isdigit()]
-    assert len(bold) == 23
+    assert len(bold) == 25

@@ -295,10 +295,25 @@ def test_an_increase_that_the_hpa_would_ignore_goes_to_the_next_count_that_it_fo
     assert decision.limits[-1].code is ReasonCode.HPA_OVERSHOOT
 
 
+def test_a_large_pool_shrinks_by_a_fifth_at_once() -> None:
+    decision = run(policy(max_step_down=1), steady(40, 40, 20))[-1]
+    assert (decision.action, decision.target) == (Action.SCALE_DOWN, 32)
+
+
+def test_an_increase_that_no_noise_explains_waits_for_neither_window_nor_cooldown() -> None:
+    rushed = policy(slots_per_replica=16, signals=(SATURATION,))
+    decisions = run(rushed, [observation(0, 60, 6, slots=16), observation(1, 140, 6, slots=16)])
+    assert decisions[-1].reason.code is ReasonCode.BURST
+    assert decisions[-1].target == 9
+    assert "which no noise explains" in decisions[-1].reason.text
+    # 120 in flight on 96 slots may be noise: three times its square root is 33.
+    assert run(rushed, [observation(0, 120, 6, slots=16)])[-1].action is Action.HOLD
+
+
 def test_a_large_pool_shrinks_by_the_shortest_step_that_the_hpa_follows() -> None:
-    decision = run(policy(hpa_tolerance=0.1), steady(40, 20, 20))[-1]
-    assert (decision.target, decision.lands_on) == (18, 18)
-    assert decision.reported_value == pytest.approx(17.0012)
+    decision = run(policy(hpa_tolerance=0.3), steady(40, 20, 20))[-1]
+    assert (decision.target, decision.lands_on) == (14, 14)
+    assert decision.reported_value == pytest.approx(13.0012)
 
 
 def test_a_decrease_that_the_hpa_would_swallow_is_a_hold_and_no_change() -> None:
