@@ -17,6 +17,7 @@ from scaler.report.page import figure
 from scaler.sim.closed_loop import Run, Setup, reversals, run
 from scaler.sim.fleet import FleetSpec, Routing
 from scaler.sim.hpa import Behavior, HpaSpec, ScalingRules
+from scaler.sim.observe import SIMULATED_EXTRAS
 from scaler.sim.performance import PRESETS, preset, replica_rate, replicas_for
 from scaler.sim.request import Slo
 from scaler.sim.run_page import reason, run_page
@@ -196,8 +197,8 @@ def _pool(given: ScaledObject | None, settings: Mapping[str, str]) -> tuple[Pool
     for warning in trigger.warnings:
         click.echo(f"warning: {warning}", err=True)
     policy = trigger.policy
-    if policy.locator.extras:
-        names = ", ".join(policy.locator.extras)
+    if unknown := [name for name in policy.locator.extras if name not in SIMULATED_EXTRAS]:
+        names = ", ".join(unknown)
         raise ConfigError((f"{names}: not simulated; leave them out, or switch them off with --set KEY=off",))
     if given is not None:
         return policy, given.hpa
