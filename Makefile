@@ -6,7 +6,8 @@ BIN := .venv/bin
 UV := uv==0.13.8
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check run bench-pools bench-restart bench-steadiness arena chart dashboards pictures proto lock clean tools
+.PHONY: help setup demo test check run bench-pools bench-restart bench-steadiness bench-simulator arena chart \
+	dashboards pictures proto lock clean tools
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "make %-16s %s\n", $$1, $$2 }'
@@ -44,6 +45,9 @@ run: .venv/.ready ## Serve KEDA from this machine (RUN_ARGS='--prometheus-url ..
 
 bench-steadiness: .venv/.ready ## Run the law against steady loads and steps in a simulated cluster (BENCH_ARGS='--quick')
 	@$(BIN)/python -m benchmarks.steadiness $(BENCH_ARGS)
+
+bench-simulator: .venv/.ready ## Measure how fast the simulator is (BENCH_ARGS='--traces FOLDER' for recorded traffic too)
+	@$(BIN)/python -m benchmarks.simulator $(BENCH_ARGS)
 
 dashboards: .venv/.ready ## Write the dashboards' JSON from grafana/
 	@$(BIN)/python -m grafana.build

@@ -11,6 +11,7 @@ Exit status: 0 = all workloads, and every verdict holds; 1 = a verdict does not 
 
 import argparse
 import os
+import signal
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
@@ -36,6 +37,7 @@ TICK_S: Final = 15.0
 SEEDS: Final = 3
 QUICK_SEEDS: Final = 2
 LEFT_OUT: Final = 3
+_TERMINATED: Final = 128 + signal.SIGTERM
 DOCS: Final = ROOT / "docs/benchmarks.md"
 
 
@@ -136,17 +138,19 @@ def _all(jobs: Sequence[Job], results: Results, *, processes: int, console: Cons
         else:
             yield kept
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with (
-        Progress(*columns, TimeRemainingColumn(), console=console) as progress,
-        ProcessPoolExecutor(max(1, processes), mp_context=get_context("spawn")) as pool,
-    ):
-        task = progress.add_task("runs", total=len(jobs), completed=len(jobs) - len(missing))
-        running = {pool.submit(work, job): job for job in missing}
-        for future in as_completed(running):
-            result = future.result()
-            results.keep(missing[running[future]], result)
-            progress.advance(task)
-            yield result
+    pool = ProcessPoolExecutor(max(1, processes), mp_context=get_context("spawn"))
+    try:
+        with Progress(*columns, TimeRemainingColumn(), console=console) as progress:
+            task = progress.add_task("runs", total=len(jobs), completed=len(jobs) - len(missing))
+            running = {pool.submit(work, job): job for job in missing}
+            for future in as_completed(running):
+                result = future.result()
+                results.keep(missing[running[future]], result)
+                progress.advance(task)
+                yield result
+    finally:
+        # Whoever stops it does not wait for the runs that have not begun.
+        pool.shutdown(cancel_futures=True)
 
 
 def work(job: Job) -> Result:
@@ -164,4 +168,6 @@ def _settings(job: Job) -> tuple[str, ...]:
 
 
 if __name__ == "__main__":
+    # As an interrupt, so that no process is left behind.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(_TERMINATED))
     sys.exit(main())

@@ -367,7 +367,7 @@ class ReasonCode(enum.StrEnum):
         "One replica carries far more than the others, which have room: routing is at fault, not capacity.",
     )
     WEDGED_REPLICA = "wedged_replica", "A replica has requests waiting and produces next to nothing."
-    SLOTS_TOO_LOW = "slots_too_low", "A replica runs more requests at once than `slotsPerReplica` says."
+    SLOTS_TOO_LOW = "slots_too_low", "A replica runs far more requests at once than `slotsPerReplica` says."
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,6 +37,7 @@ CASES: Final[Mapping[str, Mapping[str, Any]]] = {
     },
     "pod monitor": {
         "prometheusRule": {"enabled": True, "runbookUrl": "https://runbooks.example/scaler"},
+        "dashboards": {"enabled": True},
         "podMonitor": {
             "enabled": True,
             "interval": "30s",

@@ -6,7 +6,6 @@ from typing import Any, Final
 
 from scaler.backtest.differences import Period
 from scaler.backtest.replay import Backtest, Case, Counts, Recorded, Trial
-from scaler.backtest.tables import mean_waiting
 
 VERSION: Final = 1
 _DECIMALS: Final = 6
@@ -17,7 +16,7 @@ def to_json(backtest: Backtest, assumptions: Sequence[str]) -> dict[str, Any]:
     recorded = next(iter(backtest.recorded.values()))
     return {
         "version": VERSION,
-        "mode": "advice" if recorded_only(backtest) else "counterfactual",
+        "mode": "advice" if all(case.replica is None for case in backtest.cases) else "counterfactual",
         "from": _iso(backtest.since),
         "to": _iso(backtest.since + recorded.ticks * recorded.tick_s),
         "tick_s": recorded.tick_s,
@@ -28,11 +27,6 @@ def to_json(backtest: Backtest, assumptions: Sequence[str]) -> dict[str, Any]:
             for case, trial in zip(backtest.cases, backtest.trials, strict=True)
         ],
     }
-
-
-def recorded_only(backtest: Backtest) -> bool:
-    """Tell whether decisions were made on what was recorded (advice mode)."""
-    return all(case.replica is None for case in backtest.cases)
 
 
 def _policy(case: Case, trial: Trial, recorded: Recorded) -> dict[str, Any]:
@@ -48,7 +42,7 @@ def _policy(case: Case, trial: Trial, recorded: Recorded) -> dict[str, Any]:
         "ours": {
             **_counts(counts),
             "queue_s": None if trial.own is None else _round(counts.queue_s),
-            "mean_waiting": None if trial.own is None else _round(mean_waiting(counts, recorded)),
+            "mean_waiting": None if trial.own is None else _round(counts.mean_waiting),
             "cost": None if price is None else _round(counts.replica_s / 3600 * price),
             "unanswered_s": _round(trial.unanswered_s),
             "latency_unknown_s": _round(trial.unjudged_s),
@@ -56,7 +50,7 @@ def _policy(case: Case, trial: Trial, recorded: Recorded) -> dict[str, Any]:
         "recorded": {
             **_counts(recorded.counts),
             "queue_s": _round(recorded.counts.queue_s),
-            "mean_waiting": _round(mean_waiting(recorded.counts, recorded)),
+            "mean_waiting": _round(recorded.counts.mean_waiting),
             "unknown_s": _round(recorded.unknown_s),
         },
         "against_recorded": None if trial.differences.ratio is None else _round(trial.differences.ratio),

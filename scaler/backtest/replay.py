@@ -6,12 +6,12 @@ before that they are the recorded ones.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from scaler.backtest.counterfactual import OwnReplicas, Replica, as_seen, differs
 from scaler.backtest.differences import Differences, Durations
 from scaler.backtest.track import Track
-from scaler.model import Absent, Action, Decision, Observation, PoolPolicy, Protection, Reading, SignalForm
+from scaler.model import Absent, Action, Decision, Observation, PoolLocator, PoolPolicy, Protection, Reading, SignalForm
 from scaler.policy.clean import HIGHEST_PLAUSIBLE
 from scaler.policy.decide import advance
 from scaler.policy.history import History
@@ -38,6 +38,8 @@ class Changes:
 class Counts:
     """What a number of replicas over time comes to."""
 
+    seconds: float = 0.0
+    """How long it was looked at."""
     replica_s: float = 0.0
     """Replica-seconds, starting replicas included."""
     queue_s: float = 0.0
@@ -48,6 +50,11 @@ class Counts:
     replicas: Track = field(default_factory=Track)
     serving: Track = field(default_factory=Track)
     waiting: Track = field(default_factory=Track)
+
+    @property
+    def mean_waiting(self) -> float:
+        """How many requests waited on average."""
+        return self.waiting_s / self.seconds if self.seconds else 0.0
 
 
 @dataclass(slots=True)
@@ -228,12 +235,25 @@ class Backtest:
         self.trials = tuple(Trial(case.name, case.policy, since, case.replica) for case in cases)
         self.recorded = {case.pool: Recorded(case.policy.tick_s, since) for case in cases}
 
+    @property
+    def pools(self) -> dict[PoolLocator, Recorded]:
+        """What was run of each pool, once, in however many ways it was read."""
+        found: dict[PoolLocator, Recorded] = {}
+        for case in self.cases:
+            found.setdefault(without_reading(case.policy.locator), self.recorded[case.pool])
+        return found
+
     def see(self, observations: Sequence[Observation]) -> None:
         """Take the next tick of all pools."""
         for pool, recorded in self.recorded.items():
             recorded.see(observations[pool])
         for case, trial in zip(self.cases, self.trials, strict=True):
             trial.see(observations[case.pool])
+
+
+def without_reading(locator: PoolLocator) -> PoolLocator:
+    """Return which pool it is, however it is read: policies with other rate windows have the same replicas."""
+    return replace(locator, rate_window_s=0.0, stale_after_s=0.0, extras=())
 
 
 def replicas_of(observation: Observation) -> int | None:
@@ -258,6 +278,7 @@ def _waiting(seen: Observation, recorded: Observation) -> float | None:
 
 
 def _add(counts: Counts, replicas: int | None, serving: float | None, waiting: float | None, tick_s: float) -> None:
+    counts.seconds += tick_s
     counts.replica_s += (replicas or 0) * tick_s
     counts.queue_s += tick_s if waiting else 0.0
     counts.waiting_s += (waiting or 0.0) * tick_s

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 from scaler.backtest.differences import Durations, Period
-from scaler.backtest.replay import Backtest, Counts, Recorded, Trial
+from scaler.backtest.replay import Backtest, Recorded, Trial
 from scaler.units import format_duration, format_number
 
 _HOUR_S: Final = 3600.0
@@ -22,12 +22,14 @@ class Table:
         headers: One for each column.
         rows: As many texts as there are headers.
         note: What is left out, or how to read it; "" for nothing.
+        sentences: How many of the last columns hold sentences, which want a line of their own where there is no room.
     """
 
     title: str
     headers: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
     note: str = ""
+    sentences: int = 0
 
 
 def clock(at: float) -> str:
@@ -42,8 +44,8 @@ def hours(replica_s: float) -> str:
 
 def totals(backtest: Backtest) -> Table:
     """Return what each policy comes to beside what was recorded."""
-    pools = backtest.recorded
-    names = ["recorded" if len(pools) == 1 else f"recorded {_pool_name(backtest, pool)}" for pool in pools]
+    pools = backtest.pools
+    names = ["recorded" if len(pools) == 1 else f"recorded {pool.namespace}/{pool}" for pool in pools]
     rows: list[tuple[str, ...]] = []
 
     def row(label: str, recorded: Callable[[Recorded], str], ours: Callable[[Trial], str]) -> None:
@@ -51,12 +53,11 @@ def totals(backtest: Backtest) -> Table:
         if any(text != _NONE for text in texts):
             rows.append((label, *texts))
 
-    beside = {id(trial): pools[case.pool] for case, trial in zip(backtest.cases, backtest.trials, strict=True)}
     row("replica-hours", lambda one: hours(one.counts.replica_s), lambda one: hours(one.counts.replica_s))
     row("against recorded", lambda _: _NONE, _against)
     row("cost", lambda _: _NONE, _cost)
     row("time with a queue", lambda one: span(one.counts.queue_s), _queued)
-    row("requests waiting, mean", _mean_waiting, lambda one: _mean_waiting_of_own(one, beside[id(one)]))
+    row("requests waiting, mean", lambda one: format_number(one.counts.mean_waiting), _mean_waiting)
     row("increases", lambda one: str(one.counts.changes.up), lambda one: str(one.counts.changes.up))
     row("decreases", lambda one: str(one.counts.changes.down), lambda one: str(one.counts.changes.down))
     row("reversals", lambda one: str(one.counts.changes.reversals), lambda one: str(one.counts.changes.reversals))
@@ -69,14 +70,14 @@ def totals(backtest: Backtest) -> Table:
     return Table("Totals", ("", *names, *(trial.name for trial in backtest.trials)), tuple(rows))
 
 
-def durations(backtest: Backtest, title: str, of: Callable[[Trial], Mapping[str, float]], note: str = "") -> Table:
+def durations(backtest: Backtest, title: str, of: Callable[[Trial], Mapping[str, float]]) -> Table:
     """Return for how long each of some codes held, a row for each and a column for each policy."""
     total = Durations()
     for trial in backtest.trials:
         for name, seconds in of(trial).items():
             total.add((name,), seconds)
     rows = ((name, *(span(of(trial).get(name, 0.0)) for trial in backtest.trials)) for name, _ in total.longest_first())
-    return Table(title, ("", *(trial.name for trial in backtest.trials)), tuple(rows), note)
+    return Table(title, ("", *(trial.name for trial in backtest.trials)), tuple(rows))
 
 
 def differences(trial: Trial, most: int | None = None) -> Table:
@@ -88,11 +89,14 @@ def differences(trial: Trial, most: int | None = None) -> Table:
     """
     every = trial.differences.periods
     shown = every if most is None else sorted(every, key=lambda one: -abs(one.replica_s))[:most]
-    left = len(every) - len(shown) + trial.differences.left_out
-    note = f"{left} further periods are left out here." if left else ""
+    notes = []
+    if hidden := len(every) - len(shown):
+        notes.append(f"{hidden} smaller differences are in --html FILE and in --json.")
+    if trial.differences.left_out:
+        notes.append(f"{trial.differences.left_out} later differences are in the totals alone.")
     rows = tuple(_period(one) for one in sorted(shown, key=lambda one: one.start))
     headers = ("from (UTC)", "for", "ours", "recorded", "replica-hours", "why", "decided by")
-    return Table(f"{trial.name}: where it differs", headers, rows, note)
+    return Table(f"{trial.name}: where it differs", headers, rows, " ".join(notes), sentences=2)
 
 
 def missing(backtest: Backtest) -> Table:
@@ -102,7 +106,7 @@ def missing(backtest: Backtest) -> Table:
         for trial in backtest.trials
         for signal, seconds in trial.missing_s.longest_first()
     )
-    return Table("Missing signals", ("policy", "signal", "for", "the first time"), rows)
+    return Table("Missing signals", ("policy", "signal", "for", "the first time"), rows, sentences=1)
 
 
 def every_table(backtest: Backtest, most_periods: int | None = None) -> Iterable[Table]:
@@ -156,19 +160,5 @@ def _queued(trial: Trial) -> str:
     return span(trial.counts.queue_s) if trial.own is not None else _NONE
 
 
-def _mean_waiting(recorded: Recorded) -> str:
-    return format_number(mean_waiting(recorded.counts, recorded))
-
-
-def _mean_waiting_of_own(trial: Trial, recorded: Recorded) -> str:
-    return format_number(mean_waiting(trial.counts, recorded)) if trial.own is not None else _NONE
-
-
-def mean_waiting(counts: Counts, recorded: Recorded) -> float:
-    """Return how many requests waited on average over all ticks."""
-    return counts.waiting_s / (recorded.ticks * recorded.tick_s) if recorded.ticks else 0.0
-
-
-def _pool_name(backtest: Backtest, pool: int) -> str:
-    locator = next(case.policy.locator for case in backtest.cases if case.pool == pool)
-    return f"{locator.namespace}/{locator}"
+def _mean_waiting(trial: Trial) -> str:
+    return format_number(trial.counts.mean_waiting) if trial.own is not None else _NONE

@@ -66,7 +66,7 @@ def _timeline(trial: Trial, recorded: Recorded) -> str:
     for axes in (replicas, load, queue):
         axes.set_ylim(bottom=0)
         axes.grid(alpha=0.3)
-        axes.legend(loc="upper right", fontsize="small", frameon=False)
+        axes.legend(loc="lower right", bbox_to_anchor=(1, 1), ncols=3, fontsize="small", frameon=False)
     queue.xaxis_date()
     queue.set_xlabel("UTC")
     return page.svg(drawn)

@@ -1,6 +1,6 @@
 """What to measure: the commands of a sweep as a shell script, coarse at first and dense within the bracket.
 
-Flags are those of ``vllm bench serve`` in vLLM 0.32. One ``--seed`` draws both arrivals and prompts, so runs with the
+Flags are those that ``vllm bench serve`` has in 2026. One ``--seed`` draws both arrivals and prompts, so runs with the
 same seed at different rates are pairs, and a difference between them is the rate's. The seeds are the outer loop:
 whatever drifts during the hours of a sweep drifts for all rates alike.
 """
@@ -134,7 +134,9 @@ def _lines(plan: Plan) -> Iterator[str]:
     for seed in range(1, plan.seeds + 1):
         yield from (f"run {rate:g} {plan.requests(rate)} {seed}" for rate in plan.rates)
     yield ""
-    yield shlex.join(["vllm-scaler", "capacity", "fit", plan.results, *slo_flags(plan.slo)])
+    # The first requests of a run find an empty server.
+    warmup = ["--warmup-requests", str(FEW_REQUESTS // 10)]
+    yield shlex.join(["vllm-scaler", "capacity", "fit", plan.results, *slo_flags(plan.slo), *warmup])
 
 
 def _replicas(plan: Plan) -> Iterator[str]:

@@ -13,11 +13,8 @@ from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 import click
-from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-from rich.table import Table as RichTable
-from rich.text import Text
 
 from scaler.adapters import logs
 from scaler.adapters.long_read import read_ticks
@@ -27,12 +24,13 @@ from scaler.backtest.assumptions import assumptions
 from scaler.backtest.cold_start import ColdStarts
 from scaler.backtest.counterfactual import Replica
 from scaler.backtest.machine import to_json
-from scaler.backtest.replay import Backtest, Case
-from scaler.backtest.tables import Table, clock, every_table
+from scaler.backtest.replay import Backtest, Case, without_reading
+from scaler.backtest.tables import clock
 from scaler.backtest.web_page import web_page
 from scaler.cli.durations import Duration
 from scaler.cli.options import settings_options
 from scaler.cli.policies import NamedPolicy, place_of, pools_of, read_policies, written_triggers
+from scaler.cli.printing import print_backtest
 from scaler.config.backends import Access
 from scaler.config.server import FLAGS, Evaluation, ServerSettings
 from scaler.config.sources import LoadedSettings
@@ -46,14 +44,12 @@ from scaler.units import format_duration, grid_floor
 
 MOST_TICKS: Final = 500_000
 """Twelve weeks at 15 s: three minutes of the law."""
-SHOWN_PERIODS: Final = 20
-"""Differences that the terminal shows of each policy; the page and the JSON have all."""
 _OWN_REPLICAS: Final = "counterfactual"
 _DEFAULT_SPAN_S: Final = 7 * 86400.0
+_OLDEST: Final = 1e9
+"""In 2001 there was no Prometheus."""
 _SETTLE_S: Final = 5.0
 """What is younger may not be there in full yet, where samples go from one store to the next."""
-_NARROWEST: Final = 140
-"""Columns of the tables where no terminal says how many there are."""
 _READING: Final = tuple(
     name
     for section in (Evaluation, Access)
@@ -79,9 +75,13 @@ class _Instant(click.ParamType[float]):
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
         text = str(value)
         try:
-            return float(text) if text.replace(".", "", 1).isdigit() else _utc(datetime.fromisoformat(text))
+            at = float(text) if text.replace(".", "", 1).isdigit() else _utc(datetime.fromisoformat(text))
         except (ValueError, OverflowError):
+            at = 0.0
+        # So that a date without its dashes is no time of 1970.
+        if at < _OLDEST:
             self.fail(f"{text!r} is no time such as 2026-01-31, 2026-01-31T08:00:00Z or 1769846400", param, ctx)
+        return at
 
 
 class _Setting(click.ParamType[tuple[str, str]]):
@@ -173,8 +173,7 @@ def backtest(loaded: LoadedSettings, **given: Any) -> None:  # noqa: ANN401 - ea
     with TemporaryDirectory(prefix="vllm-scaler-") as folder:
         recording, policies = _history(options, settings, Path(folder), messages)
         cases, starts_s = _cases(options, policies, recording)
-        since = recording.header.since if options.since is None else options.since
-        found = Backtest(cases, since=since)
+        found = Backtest(cases, since=_since(options, recording.header))
         _replay(found, recording, math.inf if options.until is None else options.until, messages)
     rest_on = assumptions(found, starts_s)
     if options.html is not None:
@@ -182,7 +181,7 @@ def backtest(loaded: LoadedSettings, **given: Any) -> None:  # noqa: ANN401 - ea
     if options.as_json:
         click.echo(json.dumps(to_json(found, rest_on), indent=2))
     else:
-        _print(found, rest_on)
+        print_backtest(found, rest_on)
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,18 +242,35 @@ def _history(
     return Recording(path), policies
 
 
+def _since(options: _Options, header: Header) -> float:
+    """Return the first tick that counts.
+
+    Raises:
+        ConfigError: It lies before those that were asked for when the history was read.
+    """
+    if options.since is None:
+        return header.since
+    steps = math.ceil(round((options.since - header.since) / header.tick_s, 6))
+    if steps < 0:
+        raise ConfigError(
+            (f"the history begins at {clock(header.since)} UTC, after the {clock(options.since)} of --from",)
+        )
+    return header.since + steps * header.tick_s
+
+
 def _cases(
     options: _Options, policies: Sequence[NamedPolicy], recording: Recording
 ) -> tuple[tuple[Case, ...], tuple[float, ...]]:
     """Return what to compare, and the cold starts that were measured for it."""
     places = [place_of(policy, recording.header.pools) for policy in policies]
-    replicas: dict[int, Replica] = {}
+    replicas: dict[PoolLocator, Replica] = {}
     found: list[float] = []
     if options.has_own_replicas:
         measured = _cold_starts(recording) if options.cold_start is None else {}
         for policy, place in zip(policies, places, strict=True):
+            pool = without_reading(policy.locator)
             # The first policy of a pool says what its replicas are; others do not change them by wanting it.
-            if place in replicas:
+            if pool in replicas:
                 continue
             cold_start_s = measured[place].typical_s if place in measured else options.cold_start
             if cold_start_s is None:
@@ -262,10 +278,16 @@ def _cases(
                     f"the history does not tell how long a replica of {policy.name} takes to start: give --cold-start,"
                     " such as 2m"
                 )
-            replicas[place] = Replica(options.replica_slots or policy.trigger.policy.slots_per_replica, cold_start_s)
+            replicas[pool] = Replica(options.replica_slots or policy.trigger.policy.slots_per_replica, cold_start_s)
             found += measured[place].found if place in measured else ()
     cases = (
-        Case(policy.name, policy.trigger.policy, place, replicas.get(place), policy.trigger.warnings)
+        Case(
+            policy.name,
+            policy.trigger.policy,
+            place,
+            replicas.get(without_reading(policy.locator)),
+            policy.trigger.warnings,
+        )
         for policy, place in zip(policies, places, strict=True)
     )
     return tuple(cases), tuple(found)
@@ -349,37 +371,6 @@ def _progress(messages: Console) -> Progress:
     """Return a progress bar; where no person watches there is none."""
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     return Progress(*columns, console=messages, transient=True, disable=not messages.is_terminal)
-
-
-def _print(found: Backtest, rest_on: Sequence[str]) -> None:
-    console = Console(highlight=False)
-    if not console.is_terminal:
-        console = Console(highlight=False, width=max(console.width, _NARROWEST))
-    recorded = next(iter(found.recorded.values()))
-    until = found.since + recorded.ticks * recorded.tick_s
-    console.print(
-        f"{clock(found.since)} to {clock(until)} UTC: {recorded.ticks} ticks of {format_duration(recorded.tick_s)}"
-    )
-    for sentence in rest_on:
-        console.print(Text(f"- {sentence}"))
-    for case in found.cases:
-        for warning in case.warnings:
-            console.print(Text(f"warning: {case.name}: {warning}"))
-    for table in every_table(found, SHOWN_PERIODS):
-        console.print()
-        console.print(Text(table.title, style="bold"))
-        console.print(_drawn(table))
-        if table.note:
-            console.print(Text(f"{table.note} --html FILE and --json have all."))
-
-
-def _drawn(table: Table) -> RichTable:
-    drawn = RichTable(box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
-    for header in table.headers:
-        drawn.add_column(Text(header), overflow="fold")
-    for row in table.rows:
-        drawn.add_row(*map(Text, row))
-    return drawn
 
 
 def _write(path: Path, text: str) -> None:

@@ -10,6 +10,7 @@ from scaler.cli.backtest import backtest
 from scaler.cli.capacity import capacity
 from scaler.cli.demo import demo
 from scaler.cli.serve import serve
+from scaler.cli.simulate import simulate
 from scaler.errors import ConfigError, ScalerError
 
 USAGE_ERROR: Final = 2
@@ -27,6 +28,7 @@ vllm_scaler.add_command(serve)
 vllm_scaler.add_command(demo)
 vllm_scaler.add_command(backtest)
 vllm_scaler.add_command(capacity)
+vllm_scaler.add_command(simulate)
 
 
 def main() -> None:

@@ -96,9 +96,8 @@ def read_scaled_objects(path: Path, *, namespace: str) -> tuple[WrittenTrigger, 
     where = escaped(str(path))
     found: list[WrittenTrigger] = []
     problems: list[str] = []
-    for item in _objects(read_documents(path, _WHAT, about=_ABOUT)):
-        if item.get("kind") == "ScaledObject":
-            _read(item, path, namespace, found, problems)
+    for item in objects_of(path):
+        _read(item, path, namespace, found, problems)
     if not found and not problems:
         problems.append(f"{where}: there is no ScaledObject with a trigger of type external in it")
     if problems:
@@ -106,6 +105,16 @@ def read_scaled_objects(path: Path, *, namespace: str) -> tuple[WrittenTrigger, 
     if len(found) > 1:
         return tuple(replace(one, name=f"{one.name}#{number}") for number, one in enumerate(found, start=1))
     return tuple(found)
+
+
+def objects_of(path: Path) -> list[Mapping[str, Any]]:
+    """Read the ScaledObjects of a file as they stand there; every value in them is text.
+
+    Raises:
+        ConfigError: The file cannot be read, or is not YAML.
+    """
+    documents = read_documents(path, _WHAT, about=_ABOUT)
+    return [item for item in _objects(documents) if item.get("kind") == "ScaledObject"]
 
 
 def _objects(documents: Sequence[Any]) -> Iterator[Mapping[str, Any]]:

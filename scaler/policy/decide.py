@@ -15,7 +15,7 @@ yet is therefore the same decision on the next tick, and never a further one.
 """
 
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from scaler.model import Absent, Action, Decision, Observation, PoolPolicy, Reason
 from scaler.policy import explain, hpa, limits, needs, wedges
@@ -28,6 +28,10 @@ from scaler.policy.needs import Assessment
 from scaler.policy.remember import with_decision, with_observation, with_tick
 from scaler.policy.signals import assess
 from scaler.policy.situation import Situation
+
+LAST_STEP_WINDOWS: Final = 3
+"""Scale-down windows without an increase before a single replica too many is given up: noise asks for one more and for
+one fewer in turn, while a load that has really fallen leaves more than one replica to spare."""
 
 
 class _Choice(NamedTuple):
@@ -309,8 +313,11 @@ def _against_scale_down(situation: Situation, need: int) -> tuple[Reason, ...]:
     if any(tick.preempted for tick in history.within(situation.now, window_s)):
         found.append(explain.preemptions(window_s))
     grown_at = max((at for at in (history.increased_at, history.grown_at) if at is not None), default=None)
-    if left_s := situation.seconds_left(grown_at, window_s):
-        found.append(explain.window_after_increase(need, left_s))
+    wait_s = window_s
+    if situation.requested - need == 1:
+        wait_s = max(window_s, LAST_STEP_WINDOWS * window_s / history.patience)
+    if left_s := situation.seconds_left(grown_at, wait_s):
+        found.append(explain.wait_after_increase(need, wait_s=wait_s, left_s=left_s))
     return tuple(found)
 
 

@@ -1,5 +1,6 @@
 """What is wrong with settings, routing or single replicas: said in the record, and never a reason to scale."""
 
+import math
 from typing import Final
 
 from scaler.model import PoolPolicy, Reason, ReasonCode, ReplicaLoad, SignalForm, SignalName
@@ -10,6 +11,9 @@ from scaler.units import format_duration, format_number
 
 IMBALANCE_RATIO: Final = 2.0
 """A replica with more than twice the mean, while another has room, is a matter of routing."""
+SCATTER: Final = 3.0
+"""Slots are a mean, about which the requests of a replica scatter by their square root: three of these are no chance.
+Worked: 16 slots may be 28 requests, 4 may be 10."""
 _NAMED_AT_MOST: Final = 3
 
 _TTFT_BOUNDS_S: Final = frozenset(
@@ -84,10 +88,11 @@ def _imbalance(replicas: tuple[ReplicaLoad, ...], slots: int) -> tuple[Reason, .
 
 
 def _slots_too_low(replicas: tuple[ReplicaLoad, ...], slots: int) -> tuple[Reason, ...]:
-    over = [f"{one.name} ({format_number(one.running)})" for one in replicas if one.running > slots]
+    most = slots + SCATTER * math.sqrt(slots)
+    over = [f"{one.name} ({format_number(one.running)})" for one in replicas if one.running > most]
     if not over:
         return ()
-    text = f"{_list(over)} run(s) more requests at once than slotsPerReplica {slots}: the setting is too low"
+    text = f"{_list(over)} run(s) far more requests at once than slotsPerReplica {slots}: the setting is too low"
     return (Reason(ReasonCode.SLOTS_TOO_LOW, text),)
 
 

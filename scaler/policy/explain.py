@@ -88,10 +88,10 @@ def cooldown_down(situation: Situation, need: int, left_s: float) -> Reason:
     return Reason(ReasonCode.COOLDOWN_DOWN, f"{text} ({_load(situation)})", left_s=left_s)
 
 
-def window_after_increase(need: int, left_s: float) -> Reason:
-    """Say that a decrease waits for a full window after the last increase."""
+def wait_after_increase(need: int, *, wait_s: float, left_s: float) -> Reason:
+    """Say that a decrease waits for some time after the last increase."""
     text = (
-        f"{count_of(need)} would do; after an increase a full scale-down window is waited for:"
+        f"{count_of(need)} would do; after an increase that has to hold for {format_duration(wait_s)}:"
         f" {format_duration(left_s)} more"
     )
     return Reason(ReasonCode.COOLDOWN_DOWN, text, left_s=left_s)

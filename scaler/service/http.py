@@ -4,6 +4,7 @@ Probes ask about this process alone. A Prometheus that is down must not have the
 have no window to decide on.
 """
 
+import gzip
 import socket
 import threading
 import time
@@ -33,6 +34,10 @@ _CLOSE_POLL_S: Final = 0.1
 """How often the accepting thread looks whether it is to end."""
 _SCRAPE_WAIT_S: Final = 10.0
 """Prometheus' own default scrape timeout: after it nobody waits for the answer."""
+_PACKED_FROM_BYTES: Final = 1400
+"""What fits into one packet is not worth packing."""
+_PACKING_LEVEL: Final = 1
+"""The quickest: of 78 MB of metrics it leaves 4 MB in a third of a second."""
 _TEXT: Final = "text/plain; charset=utf-8"
 _INDEX: Final = b"""<!doctype html><title>vLLM KEDA scaler</title><h1>vLLM KEDA scaler</h1><ul>
 <li><a href="/metrics">/metrics</a>: own metrics, with every pool's signals and decisions
@@ -226,8 +231,13 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _answer(self, *, with_body: bool) -> None:
         status, content_type, body = self.server.page(urlsplit(self.path).path)
+        packed = len(body) > _PACKED_FROM_BYTES and "gzip" in self.headers.get("Accept-Encoding", "")
+        if packed:
+            body = gzip.compress(body, _PACKING_LEVEL)
         self.send_response(status)
         self.send_header("Content-Type", content_type)
+        if packed:
+            self.send_header("Content-Encoding", "gzip")
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         if with_body:

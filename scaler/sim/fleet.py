@@ -115,6 +115,8 @@ class Fleet:
         """Requests that no replica could ever take, or that found the router's queue full."""
         self.failed_replicas = 0
         """Replicas that failed while they served or drained."""
+        self.events = 0
+        """Arrivals, and moments at which a batch or a replica may have changed: what has to be worked through."""
         self._arrivals = iter(arrivals)
         self._next = next(self._arrivals, None)
         self._follow_up = follow_up
@@ -263,6 +265,7 @@ class Fleet:
 
     def _see(self, replica: Replica) -> None:
         """Do what is due at a replica now."""
+        self.events += 1
         if replica.gone:
             return
         if replica.engine.due <= self.now:
@@ -289,6 +292,7 @@ class Fleet:
 
     def _route(self, request: Request) -> None:
         self.arrived += 1
+        self.events += 1
         if not self.spec.engine.holds(request):
             self._refuse(request)
         elif self._serving:

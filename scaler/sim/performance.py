@@ -6,13 +6,19 @@ with ``vllm bench serve``.
 """
 
 import difflib
+import itertools
+import math
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
 from scaler.errors import ScalerError
 from scaler.sim.engine import EngineSpec
-from scaler.sim.workload import TokenLengths
+from scaler.sim.workload import Load, TokenLengths
+
+_BEGINNING_S: Final = 300.0
+_BUSY: Final = 0.8
 
 
 class PresetError(ScalerError):
@@ -117,3 +123,16 @@ def replica_rate(engine: EngineSpec, prompt: TokenLengths, output: TokenLengths)
     held = batch * (prompt.mean + output.mean / 2)
     step_s = engine.step_s + engine.step_per_sequence_s * batch + engine.step_per_kv_token_s * held
     return batch / (output.mean * step_s + batch * prompt.mean / engine.prefill_tokens_per_s)
+
+
+def replicas_for(load: Load, engine: EngineSpec, *, seed: int) -> int:
+    """Return how many replicas the first minutes of an open loop keep four fifths busy, at least one."""
+    first = list(itertools.takewhile(lambda request: request.arrived_at < _BEGINNING_S, load.open(seed).arrivals))
+    if not first:
+        return 1
+    prompt, output = (
+        TokenLengths(max(1, round(sum(lengths) / len(first))), spread=0.0, longest=sys.maxsize)
+        for lengths in zip(*((request.prompt_tokens, request.output_tokens) for request in first), strict=True)
+    )
+    rate = len(first) / min(_BEGINNING_S, load.duration_s)
+    return math.ceil(rate / (_BUSY * replica_rate(engine, prompt, output)))

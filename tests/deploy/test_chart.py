@@ -238,6 +238,13 @@ def test_alerts_link_to_where_the_runbooks_are_published(helm4: Path) -> None:
     assert [url for url in urls if not url.startswith("https://runbooks.example/scaler/")] == []
 
 
+def test_dashboards_link_there_too(helm4: Path) -> None:
+    maps = [each for each in render(helm4, "pod monitor") if "-dashboard-" in each["metadata"]["name"]]
+    boards = [json.loads(text) for each in maps for text in each["data"].values()]
+    variables = [one for board in boards for one in board["templating"]["list"] if one["name"] == "runbooks"]
+    assert [one["query"] for one in variables] == ["https://runbooks.example/scaler"] * 2
+
+
 def test_every_dashboard_is_a_config_map_that_the_sidecar_looks_for(helm4: Path) -> None:
     files = {file.name: file.read_text(encoding="utf-8") for file in (CHART / "files" / "dashboards").glob("*.json")}
     maps = [each for each in render(helm4, "prometheus operator") if "-dashboard-" in each["metadata"]["name"]]

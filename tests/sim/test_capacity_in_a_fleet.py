@@ -102,6 +102,7 @@ def test_a_fleet_of_n_replicas_keeps_the_slo_at_n_times_the_capacity(replicas: i
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("seed", [11, 12, 13])
 @pytest.mark.parametrize("replicas", [2, 3, 5, 8, 12, 16, 20])
 def test_any_fleet_keeps_the_slo_at_its_capacity(replicas: int, seed: int) -> None:
@@ -125,6 +126,7 @@ def test_the_live_law_with_the_fitted_slots_keeps_the_slo_and_about_n_replicas(r
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("seed", [11, 12, 13])
 @pytest.mark.parametrize("replicas", [2, 3, 5, 8, 12, 16, 20])
 def test_the_live_law_keeps_the_slo_of_any_fleet(replicas: int, seed: int) -> None:

@@ -24,6 +24,7 @@ def test_the_floor_of_a_rate_is_the_known_one(rate: float, floor: float) -> None
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize(("rate", "floor"), FURTHER_FLOORS.items())
 def test_the_floors_above_the_bracket_are_the_known_ones(rate: float, floor: float) -> None:
     (level,) = fit((open_loop(rate, seed) for seed in SEEDS), SLO, warmup=WARMUP).levels

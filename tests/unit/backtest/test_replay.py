@@ -8,7 +8,7 @@ import pytest
 
 from scaler.backtest.counterfactual import Replica
 from scaler.backtest.replay import Backtest, Case, Trial
-from scaler.model import Absent, Action, Observation, PoolPolicy
+from scaler.model import Absent, Action, Extra, Observation, PoolPolicy
 from scaler.policy.narrate import narrate
 from tests.builders import TICK_S, observation, policy
 from tests.lived import BEGAN, COLD_START_S, SLOTS, rush_and_ebb
@@ -165,3 +165,15 @@ def test_impossible_readings_count_as_missing() -> None:
     odd = steady(8, 2, ticks=4, requested=float("nan"), serving=-1.0, waiting=float("inf"))
     trial = tried(policy(), odd, replica=REPLICA)
     assert trial.unanswered_s == 4 * TICK_S
+
+
+def test_own_replicas_go_to_zero_and_are_woken_by_the_requests_that_were_recorded() -> None:
+    name = "activation:gateway"
+    pool = policy(min_replicas=0, activation=name, down_windows=4, signals=policy().signals[:2])
+    # One replica was run all along, so nothing ever waited at the gateway.
+    quiet = steady(0, 1, ticks=20, extras={name: Extra(0.0)})
+    busy = steady(3, 1, ticks=20, start=20, extras={name: Extra(0.0)})
+    trial = tried(pool, [*quiet, *busy], replica=REPLICA)
+    assert values(trial)[19:23] == [0, 0, 1, 1]
+    assert trial.counts.waiting.highs[20:24] == [3, 3, 3, 0]
+    assert [period.reason for period in trial.differences.periods] == ["need_below"]

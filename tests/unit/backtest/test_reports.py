@@ -64,7 +64,7 @@ def test_the_largest_differences_are_shown_in_the_order_of_time_and_the_rest_cou
     assert len(every.rows) > 3
     assert every.note == ""
     assert len(most.rows) == 2
-    assert most.note == f"{len(every.rows) - 2} further periods are left out here."
+    assert most.note == f"{len(every.rows) - 2} smaller differences are in --html FILE and in --json."
     assert [cells[0] for cells in most.rows] == sorted(cells[0] for cells in most.rows)
     largest = sorted((abs(float(cells[4])) for cells in every.rows), reverse=True)[:2]
     assert sorted((abs(float(cells[4])) for cells in most.rows), reverse=True) == largest
@@ -126,3 +126,9 @@ def test_a_long_history_makes_no_larger_picture() -> None:
         found.recorded[0].see(observation(tick, load, 4))
     assert found.recorded[0].in_flight.ticks_per_span == 4
     assert len(pages.web_page(found, [])) < 1_000_000
+
+
+def test_differences_beyond_the_bound_are_said_to_be_in_the_totals_alone() -> None:
+    trial = backtest(Case("advice", policy())).trials[0]
+    trial.differences.left_out = 7
+    assert differences(trial).note == "7 later differences are in the totals alone."

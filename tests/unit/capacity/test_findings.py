@@ -122,6 +122,11 @@ def test_a_first_run_that_scatters_as_all_do_was_not_cold() -> None:
     assert texts(Code.COLD_START, *(cold(range(0, 400, 10)) | {"seed": str(seed)} for seed in range(3))) == []
 
 
+def test_a_first_run_that_was_slow_for_its_queue_was_not_cold() -> None:
+    calls = [Call(index / 10, 0.1, 0.2 + 0.05 * max(0, index - 200)) for index in range(400)]
+    assert texts(Code.COLD_START, bench_file(calls, rate=10.0, **METADATA)) == []
+
+
 def test_a_cold_start_is_seen_without_details() -> None:
     bare = {name: value for name, value in steady(p50_ttft_ms=100.0, p95_ttft_ms=900.0).items() if name not in LISTS}
     (text,) = texts(Code.COLD_START, bare)

@@ -1,6 +1,6 @@
 import pytest
 
-from scaler.capacity.inflight import in_flight
+from scaler.capacity.inflight import in_flight, rises
 
 
 def test_requests_that_follow_each_other_are_one_in_flight() -> None:
@@ -35,6 +35,24 @@ def test_a_queue_rises_when_more_come_than_go(name: str, served: float, rising: 
     arrived = [index / 10 for index in range(400)]
     ended = [(index + 1) / served for index in range(400)]
     assert in_flight(arrived, ended).rising is rising, name
+
+
+@pytest.mark.parametrize(
+    ("quarters", "requests", "rising"),
+    [
+        ((53, 80, 120), 200, True),
+        ((53, 80, 75), 200, False),
+        ((53, 60, 74), 200, False),  # within three deviations
+        ((53, 60, 77), 200, True),
+        ((53, 80, 120), 10_000, False),  # less than 2 % of those that came
+    ],
+)
+def test_a_rise_is_more_than_chance_and_more_than_a_little(
+    quarters: tuple[float, float, float],
+    requests: int,
+    rising: bool,  # noqa: FBT001 - a table
+) -> None:
+    assert rises(*quarters, requests=requests) is rising
 
 
 def test_a_queue_that_is_worked_off_does_not_rise() -> None:

@@ -157,6 +157,12 @@ def test_without_details_the_attainment_is_known_within_a_range() -> None:
     assert check(run, "attainment") == (Outcome.UNKNOWN, "93 % to 99 % within the SLO, 95 % wanted")
 
 
+def test_the_worked_range_is_what_two_bounds_give() -> None:
+    lists = dict.fromkeys(("p95_ttft_ms", "p99_e2el_ms"), 400.0) | {"p99_ttft_ms": 600.0}
+    written = {name: value for name, value in steady().items() if name not in LISTS} | lists
+    assert measure(parse_result(written, "run"), Slo(ttft_s=0.5, e2e_s=2.0)).attainment == pytest.approx((0.94, 0.99))
+
+
 def test_percentiles_alone_can_prove_that_an_slo_is_kept_or_missed() -> None:
     all_kept = {f"p99_{name}_ms": 10.0 for name in ("ttft", "tpot", "e2el")}
     assert check(summarised(**all_kept), "attainment")[0] is Outcome.PASSED
@@ -188,6 +194,17 @@ def test_answers_that_keep_up_prove_rate_and_queue_without_details() -> None:
 def test_a_run_with_few_requests_cannot_tell_a_rising_queue() -> None:
     run = measured([Call(index / 2, 0.1, 1.0) for index in range(10)], rate=2.0)
     assert check(run, "queue")[0] is Outcome.UNKNOWN
+
+
+def test_releases_without_start_times_show_neither_load_nor_send_rate() -> None:
+    written = {name: value for name, value in steady().items() if name != "start_times"}
+    run = measure(parse_result(written, "run"), SLO)
+    assert (run.load, run.send_rate, run.attainment) == (None, None, (1.0, 1.0))
+    assert run.outcome is Outcome.PASSED  # the answers kept up, which proves both
+
+
+def test_requests_that_all_left_at_one_moment_have_no_send_rate() -> None:
+    assert measured([Call(0.0, 0.1, 1.0)] * 30, rate=4.0).send_rate is None
 
 
 def test_tokens_in_flight_weigh_requests_by_the_time_that_they_stay() -> None:

@@ -54,8 +54,8 @@ def test_each_run_resets_the_cache_first_and_the_end_is_a_fit(tmp_path: Path) ->
     calls = played(PLAN, tmp_path)
     assert [call[0] for call in calls] == ["curl", "vllm"] * 4 + ["vllm-scaler"]
     assert calls[0][-1] == "http://127.0.0.1:8000/reset_prefix_cache"
-    bounds = "--ttft 500ms --tpot 50ms --e2e 2000ms --attainment 0.95"
-    assert shlex.join(calls[-1]) == f"vllm-scaler capacity fit results {bounds}"
+    flags = "--ttft 500ms --tpot 50ms --e2e 2000ms --attainment 0.95 --warmup-requests 40"
+    assert shlex.join(calls[-1]) == f"vllm-scaler capacity fit results {flags}"
 
 
 def test_seeds_are_paired_over_the_rates(tmp_path: Path) -> None:

@@ -20,12 +20,12 @@ def sweep(*files: dict[str, Any]) -> Sweep:
 
 
 def three(rate: float, e2e: float, **fields: Any) -> list[dict[str, Any]]:
-    return [steady(rate=rate, e2e=e2e, ttft=0.1, seed=str(seed), output=200, **fields) for seed in range(3)]
+    return [steady(rate=rate, e2e=e2e, ttft=0.1, seed=str(seed), **fields) for seed in range(3)]
 
 
 def whole(found: Sweep) -> str:
     assert found.capacity is not None
-    advice = recommend(found.capacity, found.slo, server=Server(hourly_cost=2.5))
+    advice = recommend(found.capacity, found.slo, server=Server(hourly_cost=2.5, kv_cache_tokens=100_000))
     assert advice is not None
     trigger = snippet(advice, deployment="vllm", model="llama", scaler_address="scaler:50051")
     return summary.text(found, advice, trigger, details=True)
@@ -38,6 +38,7 @@ def test_a_capacity_is_said_with_its_bracket_and_what_follows() -> None:
     assert "`capacity plan --bracket 4:8` measures within it" in text
     assert "Little's law: 4 req/s x 3 s in the system = 12.00 in flight, so slotsPerReplica 12." in text
     assert "A million output tokens cost 2.71, a million tokens in all 1.36, at this rate." in text
+    assert "The KV cache is then used to 1.54 % on average, or less." in text  # 12 x 128 of 100,000 tokens
     assert "slotsPerReplica: '12'" in text
     assert "run0.json: 400 of 400 requests succeeded, 100 % within the SLO" in text
 

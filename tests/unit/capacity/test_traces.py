@@ -6,6 +6,7 @@ from statistics import fmean, pstdev
 
 import pytest
 
+from scaler.capacity import traces
 from scaler.capacity.results import ResultError
 from scaler.capacity.traces import Lengths, TimedRequest, at_rate, lines, poisson, read_recording
 
@@ -127,6 +128,14 @@ def test_a_line_that_is_no_request_is_refused_with_its_number(name: str, content
     file = tmp_path / name
     file.write_text(content)
     with pytest.raises(ResultError, match=rf"{name}, request 1: not (TIMESTAMP|timestamp)"):
+        read_recording(file)
+
+
+def test_a_recording_has_a_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "trace.jsonl"
+    file.write_text('{"timestamp": 0, "input_length": 10, "output_length": 5}\n' * 3)
+    monkeypatch.setattr(traces, "MAX_REQUESTS", 2)
+    with pytest.raises(ResultError, match="has more than 2 requests: cut it"):
         read_recording(file)
 
 

@@ -73,7 +73,8 @@ def test_advice_says_what_would_have_been_asked_for_when_and_why(pool: Path, pas
     assert lines[1].startswith("- Advice mode: each decision is made on what was really there")
     table = {line[:28].strip(): line[28:].split() for line in lines}
     assert table["replica-hours"] == ["7.67", "8.46"]
-    assert "in flight 58 > 0.9 x 16 slots" in result.stdout
+    (why,) = [line for line in lines if line.startswith("    why: Scale up from 4 to 5 replicas: in flight 58 > 0.9")]
+    assert lines[lines.index(why) - 1].split()[:2] == ["2026-03-02", "08:25:00"]
     assert "step_limit" in result.stdout
     assert "replayed 480 ticks" in result.stderr
 
@@ -138,6 +139,7 @@ def test_the_page_stands_for_itself(pool: Path, past: Path, tmp_path: Path) -> N
         (["--replica-slots", "0", *OWN], "0 is not in the range"),
         (["--from", "yesterday"], "'yesterday' is no time such as 2026-01-31"),
         (["--from", "nan"], "'nan' is no time"),
+        (["--from", "20260131"], "'20260131' is no time"),
         (["--set", "slotsPerReplica"], "'slotsPerReplica' is not KEY=VALUE"),
         (["--variant", "lean"], "'lean' is not NAME:KEY=VALUE,..."),
         (["--variant", "lean:a"], "'a' is not KEY=VALUE"),
@@ -188,6 +190,10 @@ WHERE = '{pool}: ScaledObject "vllm-llama", trigger 1'
         (
             "{pool} --from 2025-01-01 --to 2026-01-01",
             ["that time has 2102401 ticks, more than the 500000 that can be tried: narrow it"],
+        ),
+        (
+            "{pool} --history {past} --from 2026-03-02T07:59:00",
+            ["the history begins at 2026-03-02 08:00:00 UTC, after the 2026-03-02 07:59:00 of --from"],
         ),
         ("{pool} --prometheus-url here", ['flag --prometheus-url "here" is not an http or https URL without a query,']),
     ],
@@ -274,6 +280,10 @@ def test_policies_of_one_pool_are_read_once_with_all_that_they_need(
     variants = ("--variant", "itl:itlP95Seconds=0.1", "--variant", "wide:rateWindowSeconds=2m")
     run(pool, *TIMES, "--save", saved, *variants)
     pools = Recording(saved).header.pools
+    own = found(pool, "--history", saved, *variants, *OWN, "--cold-start", "1m", "--variant", "x:slotsPerReplica=4")
+    assert {one["replica_slots"] for one in own["policies"]} == {16}
+    lines = run(pool, "--history", saved, *variants).stdout.splitlines()
+    assert lines[lines.index("Totals") + 1].split() == ["recorded", "vllm-llama", "itl", "wide"]
     assert [(pool.rate_window_s, pool.extras) for pool in pools] == [(60.0, ("itl_p95",)), (120.0, ())]
     assert {len(keys) for keys, _ in reader.past_reads} == {2}
 

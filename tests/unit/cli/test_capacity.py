@@ -25,7 +25,7 @@ def folder(tmp_path: Path) -> Path:
     """Three good runs at 4 requests/s and three bad ones at 8."""
     for rate, e2e in ((4.0, 3.0), (8.0, 9.0)):
         for seed in range(3):
-            written: dict[str, Any] = steady(rate=rate, e2e=e2e, output=200, seed=str(seed))
+            written: dict[str, Any] = steady(rate=rate, e2e=e2e, seed=str(seed))
             written["date"] = f"20261130-12000{seed}"
             (tmp_path / f"rate{rate:g}-seed{seed}.json").write_text(json.dumps(written))
     return tmp_path

@@ -26,7 +26,7 @@ def test_help_lists_the_commands(monkeypatch: pytest.MonkeyPatch, capsys: pytest
     assert run(monkeypatch, "--help") == 0
 
     listed = capsys.readouterr().out
-    assert [name for name in ("backtest", "demo", "serve") if name not in listed] == []
+    assert [name for name in ("backtest", "capacity", "demo", "serve", "simulate") if name not in listed] == []
 
 
 def test_wrong_settings_are_listed_one_a_line_and_end_with_code_2(

@@ -2,18 +2,22 @@
 
 import json
 import re
+import textwrap
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 
 from scaler.adapters import pool_metrics
 from scaler.adapters.access import MAX_FILE_BYTES, MAX_SECRET_BYTES
 from scaler.adapters.record import decision_record
 from scaler.adapters.telemetry import Telemetry
+from scaler.cli.simulate import simulate
 from scaler.config.backends import BACKEND_LIMIT, HEADER_LIMIT, HEADER_VALUE_LENGTH, LABEL_LIMIT
 from scaler.config.kinds import default_text
+from scaler.config.scaled_object_hpa import read_scaled_object
 from scaler.config.server import FIELDS as SETTINGS
 from scaler.config.sources import load_settings, read_settings_file
 from scaler.model import Decision, PoolKey, ReasonCode, ReplicaLoad
@@ -21,6 +25,7 @@ from scaler.policy import hpa
 from scaler.policy.narrate import narrate
 from scaler.promql.workloads import WORKLOAD_SERIES
 from scaler.service.grpc_server import HEALTH_NAMES
+from scaler.sim.workloads import WORKLOADS
 from tests.builders import observation, policy, run
 
 DOCS = Path(__file__).parents[3] / "docs"
@@ -185,3 +190,24 @@ def test_the_config_for_leader_worker_sets_makes_the_series_that_are_read() -> N
     made = {f"{prefix}_{name}" for name in re.findall(r"^ +- name: (\S+_replicas)$", text, re.MULTILINE)}
     series = next(series for kind, series in WORKLOAD_SERIES.items() if kind == "leaderWorkerSet")
     assert made == {series.requested, series.ready, series.total, series.updated}
+
+
+@pytest.mark.parametrize("name", WORKLOADS)
+def test_every_workload_is_described_as_it_describes_itself(name: str) -> None:
+    assert f"| `{name}` | {WORKLOADS[name].summary} |" in page("operating/simulate.md")
+
+
+@pytest.mark.parametrize("parameter", [each for each in simulate.params if each.name not in ("seed", "help")])
+def test_every_option_of_a_simulation_is_explained(parameter: click.Parameter) -> None:
+    assert parameter.opts[0] in page("operating/simulate.md")
+
+
+def test_the_scaled_object_of_the_readme_can_be_simulated(tmp_path: Path) -> None:
+    file = tmp_path / "scaled-object.yaml"
+    (example,) = re.findall(r"^ +```yaml\n(.*?)^ +```$", page("../README.md"), re.MULTILINE | re.DOTALL)
+    file.write_text(textwrap.dedent(example))
+    found = read_scaled_object(file)
+
+    assert (found.trigger.namespace, found.trigger.scaled_object) == ("serving", "vllm-llama")
+    assert found.hpa.max_replicas == 20
+    assert found.trigger.read(tick_s=15.0).warnings == ()

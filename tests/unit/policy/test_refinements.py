@@ -328,12 +328,12 @@ def test_one_overloaded_replica_among_idle_ones_is_a_matter_of_routing() -> None
     assert diagnosed(run(policy(), [seen])[-1]) == {ReasonCode.IMBALANCE}
 
 
-def test_more_running_than_slots_is_a_wrong_setting() -> None:
-    seen = observation(0, 14, 4, replicas=loads((6, 0), (4, 0), (4, 0), (0, 0)))
+def test_far_more_running_than_slots_is_a_wrong_setting() -> None:
+    seen = observation(0, 14, 4, replicas=loads((11, 0), (10, 0), (4, 0), (4, 0)))
     decision = run(policy(), [seen])[-1]
     assert diagnosed(decision) == {ReasonCode.SLOTS_TOO_LOW}
     assert decision.diagnostics[0].text == (
-        "vllm-0 (6) run(s) more requests at once than slotsPerReplica 4: the setting is too low"
+        "vllm-0 (11) run(s) far more requests at once than slotsPerReplica 4: the setting is too low"
     )
 
 

@@ -1,11 +1,13 @@
 """Probes and metrics over HTTP: what they say, and that no client can keep them from saying it."""
 
+import gzip
 import socket
 import threading
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from http import HTTPStatus
+from http.client import HTTPConnection
 
 import pytest
 from structlog.testing import capture_logs
@@ -78,6 +80,17 @@ def test_metrics_are_given_in_prometheus_text_format(probe: Probe) -> None:
     assert content_type == "text/plain; version=0.0.4; charset=utf-8"
     assert "vllm_scaler_build_info{" in body
     assert "vllm_scaler_pools 0" in body
+
+
+def test_metrics_are_packed_for_who_takes_them_so(probe: Probe) -> None:
+    connection = HTTPConnection("127.0.0.1", probe.server.port, timeout=5)
+    connection.request("GET", "/metrics", headers={"Accept-Encoding": "gzip"})
+    answer = connection.getresponse()
+    packed = answer.read()
+    connection.close()
+    assert answer.getheader("Content-Encoding") == "gzip"
+    assert b"# HELP vllm_scaler_" in gzip.decompress(packed)
+    assert len(packed) == int(answer.getheader("Content-Length") or 0)
 
 
 def test_the_front_page_links_to_the_others(probe: Probe) -> None:
