@@ -61,7 +61,7 @@ class Fleet:
             "slotsPerReplica": str(SLOTS),
             "maxReplicas": "20",
             "scaleUpWindows": "2",
-            "scaleDownWindows": "3",
+            "scaleDownWindows": "2",
             "scaleUpCooldownSeconds": "0",
             "scaleDownCooldownSeconds": "0",
             "rateWindowSeconds": "10",

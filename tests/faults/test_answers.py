@@ -13,7 +13,7 @@ from tests.faults.keda import Heard, Keda, side_by_side
 from tests.faults.proxy import Fault, Proxy, Reply, always, changed, proxied, refusal
 from tests.faults.service import Scaled, scaled
 
-BLIND_TICKS = 4
+BLIND_TICKS = 3
 """One more than the window within which fewer replicas would do."""
 
 

@@ -13,7 +13,7 @@ from tests.faults.keda import Heard, Keda, side_by_side, until
 from tests.faults.service import scaled
 
 HOUR_S = 3600.0
-TICKS = 4
+TICKS = 3
 """One more than the window within which fewer replicas would do."""
 
 

@@ -37,7 +37,7 @@ async def many_streams(url: str, fleet: Fleet) -> None:
         assert pool.sample("vllm_scaler_grpc_streams") == STREAMS
         more = [asyncio.ensure_future(stream.read()) for stream in streams]
         fleet.is_out_of_reach = True
-        await pool.is_blind_for(4)
+        await pool.is_blind_for(3)
         await is_served(pool.keda)
         assert pool.sample("vllm_scaler_grpc_streams") == STREAMS
         fleet.is_out_of_reach = False

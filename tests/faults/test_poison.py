@@ -20,7 +20,7 @@ PLANNED = 4
 """Queries of one tick while nothing is wrong."""
 PAUSE_S = 3.0
 """For which a pool is held back, instead of a minute."""
-TICKS = 4
+TICKS = 3
 """One more than the window within which fewer replicas would do."""
 
 Ask: TypeAlias = Callable[[], Reply]

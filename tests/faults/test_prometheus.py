@@ -15,7 +15,7 @@ from tests.faults.fleet import Fleet, Shared, Watching, watching
 from tests.faults.keda import Heard, Keda, side_by_side, until
 from tests.faults.service import Scaled, scaled
 
-BLIND_TICKS = 4
+BLIND_TICKS = 3
 """One more than the window within which fewer replicas would do."""
 
 

@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
 from scaler.adapters.asking import Asker
@@ -20,7 +22,7 @@ from scaler.errors import (
 )
 from scaler.model import PoolKey, PoolLocator
 from scaler.promql import Answer, LabelNames, Query, ReadPlan, plan
-from scaler.promql.parting import FIRST_PAUSE_S, LONGEST_PAUSE_S, MOST_FURTHER
+from scaler.promql.parting import FIRST_PAUSE_S, HOPELESS_PARTS, LONGEST_PAUSE_S, MOST_FURTHER
 
 TICK_S = 15.0
 TIMEOUT_S = 10.0
@@ -175,6 +177,22 @@ async def test_many_pools_that_spoil_are_all_found() -> None:
     seen = [await backend.tick(asker, read_plan) for _ in range(40)]
     assert seen[-1] == {"replicas": poison}
     assert len(backend.asked) <= 3 + len(poison)
+
+
+@given(st.integers(2, 40), st.data())
+@settings(max_examples=25, deadline=None)
+async def test_whichever_pools_spoil_all_others_have_data_within_minutes(size: int, data: st.DataObject) -> None:
+    names = [key.namespace for key in fleet(size)]
+    poison = data.draw(st.sets(st.sampled_from(names), max_size=min(HOPELESS_PARTS, size) - 1))
+    error = data.draw(st.sampled_from((OVERSIZE, LATE)))
+    backend, read_plan = poisoned_by(*poison, error=error), plan(fleet(size), LabelNames())
+    asker = Asker("default", backend.monotonic)
+    blind: Mapping[str, frozenset[str]] = {}
+    for _ in range(20):
+        blind = await backend.tick(asker, read_plan)
+        if blind.get("replicas", frozenset()) == poison:
+            return
+    raise AssertionError(f"without data: {sorted(blind['replicas'] - poison)}")
 
 
 async def test_what_is_only_too_much_at_once_is_asked_in_parts_and_nobody_is_held_back() -> None:
