@@ -17,6 +17,7 @@ from scaler.report.page import figure
 from scaler.sim.closed_loop import Run, Setup, reversals, run
 from scaler.sim.fleet import FleetSpec, Routing
 from scaler.sim.hpa import Behavior, HpaSpec, ScalingRules
+from scaler.sim.observe import SIMULATED_EXTRAS
 from scaler.sim.performance import PRESETS, preset, replica_rate, replicas_for
 from scaler.sim.request import Slo
 from scaler.sim.run_page import reason, run_page
@@ -80,8 +81,10 @@ def _pair(_: click.Context, __: click.Parameter, values: tuple[str, ...]) -> dic
     help="How the trace is written.  [default: by its columns]",
 )
 @click.option("--times", type=float, default=1.0, show_default=True, help="Factor on the requests of --trace.")
-@click.option("--start", type=Duration(), default="0s", show_default=True, help="Part of --trace: leave out before.")
-@click.option("--stop", type=Duration(), default=None, help="Part of --trace: leave out from there on.")
+@click.option(
+    "--start", type=Duration(), default="0s", show_default=True, help="Leave out of --trace what comes earlier."
+)
+@click.option("--stop", type=Duration(), default=None, help="Leave out of --trace what comes from then on.")
 @click.option(
     "--traces",
     type=click.Path(file_okay=False, path_type=Path),
@@ -90,24 +93,37 @@ def _pair(_: click.Context, __: click.Parameter, values: tuple[str, ...]) -> dic
     show_default=True,
     help=f"Folder with the public traces that named workloads play. [{TRACES_ENV}]",
 )
-@click.option("--engine", metavar="NAME", default=next(iter(PRESETS)), show_default=True, help=f"{', '.join(PRESETS)}.")
+@click.option(
+    "--engine",
+    metavar="NAME",
+    default=next(iter(PRESETS)),
+    show_default=True,
+    help=f"How fast a replica is: {', '.join(PRESETS)}.",
+)
 @click.option("--max-num-seqs", type=click.IntRange(1, 2048), help="The engine's slots.  [default: the preset's]")
 @click.option("--cold-start", type=Duration(), default="120s", show_default=True, help="From a pod's node to serving.")
-@click.option("--nodes", type=click.IntRange(0), help="Pods that find a node.  [default: all]")
+@click.option("--nodes", type=click.IntRange(0), help="How many pods find a node.  [default: all]")
 @click.option(
     "--routing",
     type=click.Choice([each.value for each in Routing]),
     default=Routing.LEAST_OUTSTANDING.value,
     show_default=True,
+    help="How the router chooses a replica.",
 )
-@click.option("--replicas", type=click.IntRange(0), help="At the start.  [default: for the first minutes]")
-@click.option("--ttft-slo", type=Duration(_SHORTEST_SLO_S), help="Of a request.  [default: ttftP95Seconds, or 2.5 s]")
+@click.option(
+    "--replicas", type=click.IntRange(0), help="Serving at the start.  [default: what the first minutes need]"
+)
+@click.option(
+    "--ttft-slo",
+    type=Duration(_SHORTEST_SLO_S),
+    help="Objective of each request, for the summary.  [default: ttftP95Seconds, or 2.5 s]",
+)
 @click.option(
     "--tpot-slo",
     type=Duration(_SHORTEST_SLO_S),
     default="100ms",
     show_default=True,
-    help="Mean time of a request's tokens.",
+    help="The same for the mean time of its tokens.",
 )
 @click.option("--seed", type=int, default=1, show_default=True, help="The same seed gives the same run.")
 @click.option("--html", type=click.Path(dir_okay=False, writable=True, path_type=Path), help="Write a page with plots.")
@@ -182,8 +198,8 @@ def _pool(given: ScaledObject | None, settings: Mapping[str, str]) -> tuple[Pool
     for warning in trigger.warnings:
         click.echo(f"warning: {warning}", err=True)
     policy = trigger.policy
-    if policy.locator.extras:
-        names = ", ".join(policy.locator.extras)
+    if unknown := [name for name in policy.locator.extras if name not in SIMULATED_EXTRAS]:
+        names = ", ".join(unknown)
         raise ConfigError((f"{names}: not simulated; leave them out, or switch them off with --set KEY=off",))
     if given is not None:
         return policy, given.hpa

@@ -7,16 +7,23 @@ So gauges are as old as the last scrape, a rate covers its window whoever has go
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
-from scaler.model import Absent, Observation, PoolLocator, Reading, ReplicaLoad
+from scaler.model import Absent, Extra, Observation, PoolLocator, Reading, ReplicaLoad, SignalName
 from scaler.sim.fleet import DeploymentStatus, Fleet
-from scaler.sim.histogram import TTFT_BOUNDS_S
+from scaler.sim.histogram import INTER_TOKEN_BOUNDS_S, REQUEST_BOUNDS_S, TTFT_BOUNDS_S
 from scaler.sim.prometheus import histogram_quantile, increase
 from scaler.sim.replica import Phase
 
 _P95: Final = 0.95
+_FURTHER_BOUNDS_S: Final[Mapping[str, tuple[float, ...]]] = {
+    SignalName.ITL_P95: INTER_TOKEN_BOUNDS_S,
+    SignalName.QUEUE_TIME_P95: REQUEST_BOUNDS_S,
+    SignalName.E2E_P95: REQUEST_BOUNDS_S,
+}
+SIMULATED_EXTRAS: Final = frozenset({SignalName.PROMPT_TOKENS, *_FURTHER_BOUNDS_S})
+"""Readings that only some pools ask for, and that a simulated fleet has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +35,9 @@ class ReplicaScrape:
     kv_usage_ratio: float
     ttft_buckets: tuple[int, ...]
     """First tokens at or below each bound of ``TTFT_BOUNDS_S``, and all of them."""
+    further_buckets: Mapping[str, tuple[int, ...]] = field(default_factory=dict, kw_only=True)
+    """The same of the latencies that only some pools ask for, by signal."""
+    prompt_tokens: int = field(default=0, kw_only=True)
     generation_tokens: int
     preemptions: int
     queue_time_s: float = 0.0
@@ -91,6 +101,12 @@ def scrape(fleet: Fleet) -> FleetScrape:
                 waiting=engine.waiting,
                 kv_usage_ratio=engine.kv_usage_ratio,
                 ttft_buckets=engine.stats.time_to_first_token.cumulative(),
+                further_buckets={
+                    SignalName.ITL_P95: engine.stats.inter_token_latency.cumulative(),
+                    SignalName.QUEUE_TIME_P95: engine.stats.queue_time.cumulative(),
+                    SignalName.E2E_P95: engine.stats.e2e_latency.cumulative(),
+                },
+                prompt_tokens=engine.stats.prompt_tokens,
                 generation_tokens=engine.stats.generation_tokens,
                 preemptions=engine.stats.preemptions,
                 queue_time_s=engine.stats.queue_time.total,
@@ -117,14 +133,14 @@ def observe(
     present = known[-1].replicas if fresh else {}
     status = workload.status if workload is not None and at - workload.at <= locator.stale_after_s else None
     tokens = window.increases(lambda replica: replica.generation_tokens)
-    samples, ttft_p95_s = window.ttft()
+    ttft = window.p95(TTFT_BOUNDS_S, lambda replica: replica.ttft_buckets)
     return Observation(
         at=at,
         running=_total(replica.running for replica in present.values()),
         waiting=_total(replica.waiting for replica in present.values()),
         kv_usage_ratios=tuple(sorted(replica.kv_usage_ratio for replica in present.values())) or Absent.MISSING,
-        ttft_p95_s=ttft_p95_s,
-        ttft_samples=samples,
+        ttft_p95_s=ttft.value,
+        ttft_samples=ttft.support,
         generation_tokens_per_s=_total(risen / locator.rate_window_s for risen in tokens.values()),
         preemptions=_total(window.increases(lambda replica: replica.preemptions).values()),
         serving=float(len(present)),
@@ -142,6 +158,7 @@ def observe(
             )
             for name, replica in sorted(present.items())
         ),
+        extras={name: window.reading(name) for name in locator.extras},
     )
 
 
@@ -164,22 +181,26 @@ class _Window:
                 found[name] = risen
         return found
 
-    def ttft(self) -> tuple[Reading, Reading]:
-        """Return how many first tokens there were, and the P95 of their times."""
-        buckets = [sum(self.increases(_bucket(index)).values()) for index in range(len(TTFT_BOUNDS_S) + 1)]
-        p95_s = histogram_quantile(_P95, TTFT_BOUNDS_S, buckets)
+    def p95(self, bounds: Sequence[float], buckets_of: Callable[[ReplicaScrape], tuple[int, ...]]) -> Extra:
+        """Return the P95 of a histogram, and how many values are behind it."""
+
+        def bucket(index: int) -> Callable[[ReplicaScrape], float]:
+            return lambda replica: buckets_of(replica)[index]
+
+        counts = [sum(self.increases(bucket(index)).values()) for index in range(len(bounds) + 1)]
+        p95_s = histogram_quantile(_P95, bounds, counts)
         if all(len(scrapes) == 1 for scrapes in self.series.values()):
-            return Absent.MISSING, Absent.MISSING
-        return buckets[-1], Absent.NO_TRAFFIC if math.isnan(p95_s) else p95_s
+            return Extra(Absent.MISSING)
+        return Extra(Absent.NO_TRAFFIC if math.isnan(p95_s) else p95_s, counts[-1])
 
-
-def _bucket(index: int) -> Callable[[ReplicaScrape], float]:
-    """Return what reads one bucket of a replica's TTFT histogram."""
-
-    def count(replica: ReplicaScrape) -> float:
-        return replica.ttft_buckets[index]
-
-    return count
+    def reading(self, name: str) -> Extra:
+        """Return a reading that only some pools ask for; missing when it is not simulated."""
+        if name == SignalName.PROMPT_TOKENS:
+            risen = self.increases(lambda replica: replica.prompt_tokens).values()
+            return Extra(_total(each / self.length_s for each in risen))
+        if name not in _FURTHER_BOUNDS_S:
+            return Extra(Absent.MISSING)
+        return self.p95(_FURTHER_BOUNDS_S[name], lambda replica: replica.further_buckets[name])
 
 
 def _by_replica(scrapes: Sequence[FleetScrape], *, since: float) -> dict[str, _Series]:

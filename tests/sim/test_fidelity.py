@@ -59,6 +59,19 @@ def test_a_cache_that_is_too_small_preempts_as_often_and_wastes_as_many_steps() 
     assert simulated.ttft_total_s == pytest.approx(recorded.ttft_total_s, rel=0.20)
 
 
+def test_a_cache_that_is_too_small_fills_as_it_did_and_the_batch_shrinks_with_it() -> None:
+    engine = fidelity.small_cache_engine()
+    seen = []
+    for tenths in range(1, 292):
+        engine.advance(tenths / 10)
+        seen.append((round(engine.kv_usage_ratio, 2), engine.running, engine.running + engine.waiting))
+
+    # Seen at the real one: usage 0.21, 0.63, 0.95 and 1.0, running 4, 3, 1 and 3, and all of them in flight.
+    assert {usage for usage, *_ in seen} >= {0.21, 0.63, 0.95, 1.0}
+    assert {running for _, running, _ in seen} >= {4, 3, 1}
+    assert sorted((in_flight for *_, in_flight in seen), reverse=True) == [in_flight for *_, in_flight in seen]
+
+
 @pytest.mark.parametrize("rate", fidelity.RATES)
 def test_as_many_requests_are_served_a_second(rate: int) -> None:
     recorded, simulated = recorded_benchmark(rate), simulated_benchmark(rate)

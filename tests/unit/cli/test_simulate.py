@@ -94,6 +94,13 @@ def test_a_page_has_the_plots_the_facts_and_the_changes(trace: Path, tmp_path: P
         assert words in text
 
 
+@pytest.mark.parametrize("preset", ["chat", "batch", "long-context", "prefill", "decode"])
+def test_every_preset_can_be_tried(trace: Path, preset: str) -> None:
+    result = of_trace(trace, "--set", f"preset={preset}", "--stop", "2m")
+
+    assert "60, of them 0 not served" in result.output
+
+
 def test_workloads_are_listed() -> None:
     listed = run("--list").output
 
@@ -140,7 +147,7 @@ def test_a_wrong_command_line_is_explained(arguments: tuple[str, ...], says: str
         (("--set", "slotsPerReplica=16", "--workload", "azure-code", "--traces", "nowhere"), "get it from https"),
         (("--set", "slotsPerReplica=16", "--trace", __file__), "none of the known formats"),
         (("--set", "slotsPerReplica=16", "--trace", MOMENT, "--trace-format", "timed"), "lasts 0 s: too short"),
-        (("--set", "slotsPerReplica=16", "--set", "itlP95Seconds=0.1"), "not simulated"),
+        (("--set", "slotsPerReplica=16", "--set", "rejectionsPerSecond=1"), "rejection_rate: not simulated"),
     ],
 )
 def test_what_cannot_be_simulated_is_an_error_of_ours_that_says_what_to_do(

@@ -2,6 +2,7 @@
 
 import json
 import re
+import textwrap
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,8 +17,10 @@ from scaler.adapters.telemetry import Telemetry
 from scaler.cli.simulate import simulate
 from scaler.config.backends import BACKEND_LIMIT, HEADER_LIMIT, HEADER_VALUE_LENGTH, LABEL_LIMIT
 from scaler.config.kinds import default_text
+from scaler.config.scaled_object import read_scaled_object
 from scaler.config.server import FIELDS as SETTINGS
 from scaler.config.sources import load_settings, read_settings_file
+from scaler.config.trigger import parse_trigger
 from scaler.model import Decision, PoolKey, ReasonCode, ReplicaLoad
 from scaler.policy import hpa
 from scaler.policy.narrate import narrate
@@ -198,3 +201,13 @@ def test_every_workload_is_described_as_it_describes_itself(name: str) -> None:
 @pytest.mark.parametrize("parameter", [each for each in simulate.params if each.name not in ("seed", "help")])
 def test_every_option_of_a_simulation_is_explained(parameter: click.Parameter) -> None:
     assert parameter.opts[0] in page("operating/simulate.md")
+
+
+def test_the_scaled_object_of_the_readme_can_be_simulated(tmp_path: Path) -> None:
+    file = tmp_path / "scaled-object.yaml"
+    (example,) = re.findall(r"^ +```yaml\n(.*?)^ +```$", page("../README.md"), re.MULTILINE | re.DOTALL)
+    file.write_text(textwrap.dedent(example))
+    found = read_scaled_object(file)
+
+    assert (found.namespace, found.name, found.hpa.max_replicas) == ("serving", "vllm-llama", 20)
+    assert parse_trigger(found.namespace, found.name, found.metadata, tick_s=15.0).warnings == ()

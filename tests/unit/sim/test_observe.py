@@ -1,6 +1,7 @@
 """What the service would see of a simulated fleet."""
 
 from collections import deque
+from dataclasses import replace
 
 import pytest
 
@@ -49,3 +50,29 @@ def test_before_two_scrapes_nothing_is_known_of_rates() -> None:
 def test_a_scrape_that_is_too_old_is_no_serving_replica() -> None:
     seen = observe(LOCATOR, scraped(fleet_of(1, 4), until=30), None, 200.0)
     assert (seen.serving, seen.running) == (0.0, Absent.MISSING)
+
+
+def test_readings_that_a_pool_asks_for_are_worked_out_of_the_same_scrapes() -> None:
+    names = ("e2e_p95", "gpu", "itl_p95", "prompt_tokens", "queue_time_p95")
+    fleet = Fleet(
+        FLEET,
+        replicas=2,
+        arrivals=(Request(float(at), prompt_tokens=400, output_tokens=100) for at in range(300)),
+        seed=1,
+    )
+    seen = observe(replace(LOCATOR, extras=names), scraped(fleet, until=300), None, 300.0).extras
+
+    assert set(seen) == set(names)
+    # A request a second, of 400 prompt tokens: some 60 ended in the minute, after some 9 s each.
+    assert seen["prompt_tokens"].value == pytest.approx(400.0, rel=0.05)
+    assert seen["e2e_p95"].support == pytest.approx(60.0, abs=4)
+    assert seen["e2e_p95"].value == pytest.approx(9.75, abs=0.3), "within the bucket from 5 to 10 s"
+    assert seen["itl_p95"].value == pytest.approx(0.1, abs=0.02)
+    assert seen["queue_time_p95"].value == pytest.approx(0.285)
+    assert seen["gpu"].value is Absent.MISSING
+
+
+def test_before_two_scrapes_no_reading_is_known() -> None:
+    seen = observe(replace(LOCATOR, extras=("itl_p95", "prompt_tokens")), scraped(fleet_of(1, 4), until=15), None, 15.0)
+
+    assert {extra.value for extra in seen.extras.values()} == {Absent.MISSING}
