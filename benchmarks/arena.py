@@ -91,7 +91,11 @@ def main() -> int:
         for seed in range(1, (options.seeds or (QUICK_SEEDS if options.quick else SEEDS)) + 1)
     ]
     results = Results(options.results, code_fingerprint(ROOT))
-    done = list(_all(jobs, results, processes=options.jobs, console=console))
+    place = {(job.workload, job.law, job.seed): index for index, job in enumerate(jobs)}
+    done = sorted(
+        _all(jobs, results, processes=options.jobs, console=console),
+        key=lambda result: place[result.workload, result.law, result.seed],
+    )
     results.prune()
     needs = {name: workloads[name].needs(seed=1).replicas for name in {result.workload for result in done}}
     texts = {

@@ -38,7 +38,7 @@ LAW_COLUMNS: Final = (
     "mean in SLO",
     "least in SLO",
     "hours as a multiple of the oracle's",
-    "reversals an hour at constant load",
+    "most reversals in an hour of constant load",
     "on the front",
 )
 BEGIN: Final = "<!-- make arena ARENA_ARGS=--docs writes from here -->"
