@@ -115,7 +115,7 @@ def fold(pool: PoolPolicy, past: list[Observation]) -> tuple[History, list[Decis
 class ConstantLoad:
     """A load that does not change: requests in flight, KV cache in replicas, TTFT that rises with utilisation.
 
-    A fleet with too little KV cache for the load makes the rest of it wait, as vLLM does.
+    A fleet with too little KV cache for the load makes the rest of it wait, as vLLM does; what waits uses none.
     """
 
     in_flight: float
@@ -127,6 +127,7 @@ class ConstantLoad:
         served_by_kv = min(1.0, serving / self.kv_replicas) if self.kv_replicas > 0 else 1.0
         slots = float(pool.slots_per_replica * serving)
         running = min(self.in_flight * served_by_kv, slots)
+        used = self.kv_replicas * running / self.in_flight if self.in_flight else self.kv_replicas
         q = min(0.98, self.in_flight / slots) if slots else 0.98
         return observation(
             tick,
@@ -135,7 +136,7 @@ class ConstantLoad:
             slots=pool.slots_per_replica,
             running=running,
             waiting=self.in_flight - running,
-            kv_usage_ratios=(min(1.0, self.kv_replicas / serving),) * serving if serving else Absent.MISSING,
+            kv_usage_ratios=(min(1.0, used / serving),) * serving if serving else Absent.MISSING,
             ttft_p95_s=self.ttft_base_s + self.ttft_slope_s * q / (1 - q),
             requested=float(requested),
             ready=float(serving),
