@@ -215,7 +215,11 @@ def _choose(situation: Situation, *, usable: bool) -> _Choice:
         return _without_data(situation)
     if situation.is_filling and situation.burst_need is None:
         return _hold(situation, explain.filling_history(situation))
-    return _by_needs(situation)
+    choice = _by_needs(situation)
+    if situation.assessments[0].need.up is None and choice.limited.replicas < _last_answer(situation):
+        # What asks for more without the load being known must not come to less than nothing asking for more.
+        return choice._replace(limited=Limited(_last_answer(situation), choice.limited.limits))
+    return choice
 
 
 def _by_needs(situation: Situation) -> _Choice:
@@ -240,12 +244,15 @@ def _at_zero(situation: Situation) -> _Choice:
 
 def _without_data(situation: Situation) -> _Choice:
     """Publish the last answer again: missing data never lowers a target."""
-    target = situation.history.target
-    last = situation.requested if target is None else max(target, situation.requested)
-    if situation.change_pending:
-        last = situation.held
     reasons = explain.no_data(situation)
-    return _Choice(Action.HOLD, Limited(last), (*reasons, *explain.filling_history(situation)))
+    return _Choice(Action.HOLD, Limited(_last_answer(situation)), (*reasons, *explain.filling_history(situation)))
+
+
+def _last_answer(situation: Situation) -> int:
+    target = situation.history.target
+    if situation.change_pending:
+        return situation.held
+    return situation.requested if target is None else max(target, situation.requested)
 
 
 def _decrease_on_its_way(situation: Situation, replicas: int) -> _Choice:
