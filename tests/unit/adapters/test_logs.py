@@ -79,7 +79,7 @@ def test_the_console_shows_a_decision_without_its_details(capsys: pytest.Capture
     shown = capsys.readouterr().err
     assert len(shown.splitlines()) == 1
     assert "scale_up" in shown
-    assert "at least twice as many" in shown
+    assert "which no noise explains" in shown
     assert "kv_cache" not in shown
 
 

@@ -72,7 +72,7 @@ def test_advice_says_what_would_have_been_asked_for_when_and_why(pool: Path, pas
     assert lines[0] == "2026-03-02 08:00:00 to 2026-03-02 09:30:00 UTC: 360 ticks of 15 s"
     assert lines[1].startswith("- Advice mode: each decision is made on what was really there")
     table = {line[:28].strip(): line[28:].split() for line in lines}
-    assert table["replica-hours"] == ["7.67", "8.46"]
+    assert table["replica-hours"] == ["7.67", "8.47"]
     (why,) = [line for line in lines if line.startswith("    why: Scale up from 4 to 5 replicas: in flight 58 > 0.9")]
     assert lines[lines.index(why) - 1].split()[:2] == ["2026-03-02", "08:25:00"]
     assert "step_limit" in result.stdout
