@@ -16,10 +16,10 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from typing import Final
 
+from benchmarks.apart import apart
 from benchmarks.backend import backend
 from benchmarks.keda import keda
 from scaler.adapters import logs
@@ -235,19 +235,8 @@ def _measure(count: int, url: str, ticks: int, results: Connection) -> None:
 
 
 def _in_own_process(count: int, ticks: int) -> Measured:
-    """Measure in a new process, so that its memory and caches are its own."""
-    context = get_context("spawn")
-    receiver, sender = context.Pipe(duplex=False)
     with backend(count) as url:
-        process = context.Process(target=_measure, args=(count, url, ticks, sender))
-        process.start()
-        sender.close()
-        try:
-            found = receiver.recv()
-        except EOFError:
-            sys.exit("the measured process failed: see above")
-        finally:
-            process.join()
+        found = apart(_measure, count, url, ticks)
     assert isinstance(found, Measured)
     return found
 

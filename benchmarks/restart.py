@@ -17,6 +17,7 @@ from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from typing import Final
 
+from benchmarks.apart import apart
 from benchmarks.backend import backend
 from benchmarks.keda import METRICS, keda
 from benchmarks.pools import service
@@ -119,17 +120,7 @@ def _run_past(count: int, url: str, results: Connection) -> None:
 
 
 def _past(count: int, url: str) -> Past:
-    context = get_context("spawn")
-    receiver, sender = context.Pipe(duplex=False)
-    process = context.Process(target=_run_past, args=(count, url, sender))
-    process.start()
-    sender.close()
-    try:
-        found = receiver.recv()
-    except EOFError:
-        sys.exit("the measured process failed: see above")
-    finally:
-        process.join()
+    found = apart(_run_past, count, url)
     assert isinstance(found, Past)
     return found
 
