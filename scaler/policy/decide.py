@@ -228,6 +228,8 @@ def _by_needs(situation: Situation) -> _Choice:
         return _decrease_on_its_way(situation, max(situation.held, wanted or 0))
     if wanted is not None and wanted > situation.requested:
         return _scale_up(situation, wanted)
+    if situation.interrupted is not None:
+        return _Choice(Action.SCALE_UP, Limited(situation.interrupted), (explain.interrupted(situation.interrupted),))
     if releasable is not None and releasable < situation.requested:
         blockers = _against_scale_down(situation, releasable)
         return _hold(situation, blockers) if blockers else _scale_down(situation, releasable)

@@ -76,6 +76,12 @@ def increase_pending(situation: Situation) -> tuple[Reason, ...]:
     return (Reason(ReasonCode.INCREASE_PENDING, text),)
 
 
+def interrupted(replicas: int) -> Reason:
+    """Say that an increase is asked for again after data were lost."""
+    text = f"the increase to {count_of(replicas)} is asked for again since data are back, so it stays published"
+    return Reason(ReasonCode.INCREASE_PENDING, text)
+
+
 def cooldown_up(situation: Situation, wanted: int, left_s: float) -> Reason:
     """Say that an increase waits for the cooldown."""
     text = f"{count_of(wanted)} are wanted; the cooldown after the last increase lasts {format_duration(left_s)} more"

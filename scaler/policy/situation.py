@@ -75,6 +75,17 @@ class Situation:
         return max(asked) + self.policy.warm_replicas if asked else None
 
     @property
+    def interrupted(self) -> int | None:
+        """The increase that was published last, if it is still asked for, and lost ticks alone emptied its window."""
+        target = self.history.target
+        if target is None or target <= self.requested or self.is_stuck:
+            return None
+        window = max(signal.windows.scale_up for signal in self.policy.signals)
+        has_lost = any(all(need.up is None for need in tick.needs) for tick in self.history.ticks[-window:])
+        asked = max((each.need.up for each in self.assessments if each.need.up is not None), default=0)
+        return target if has_lost and asked + self.policy.warm_replicas >= target else None
+
+    @property
     def releasable(self) -> int | None:
         """What may be scaled down to, spare replicas included; None unless every signal has a vote."""
         return None if self.down is None else self.down + self.policy.warm_replicas

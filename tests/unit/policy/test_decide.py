@@ -150,6 +150,31 @@ def test_a_decrease_that_is_never_carried_out_is_weighed_again_after_four_ticks(
     assert codes(decisions[21])[0] is ReasonCode.REPLICAS_STARTING
 
 
+def test_an_increase_that_nobody_follows_stays_published_when_data_were_lost_meanwhile() -> None:
+    lost = [Observation(at=9 * TICK_S), Observation(at=10 * TICK_S)]
+    seen = [
+        *(observation(tick, 22, 4) for tick in range(9)),
+        *lost,
+        *(observation(tick, 22, 4) for tick in range(11, 16)),
+    ]
+    decisions = run(policy(), seen)
+    assert targets(decisions[3:]) == [6] * 13
+    assert (
+        decisions[11].reason.text
+        == "the increase to 6 replicas is asked for again since data are back, so it stays published"
+    )
+
+
+def test_an_increase_that_is_no_longer_asked_for_is_not_kept_by_lost_data() -> None:
+    lost = [Observation(at=9 * TICK_S), Observation(at=10 * TICK_S)]
+    seen = [
+        *(observation(tick, 22, 4) for tick in range(9)),
+        *lost,
+        *(observation(tick, 12, 4) for tick in range(11, 16)),
+    ]
+    assert targets(run(policy(), seen))[-1] == 4
+
+
 def test_a_decrease_on_its_way_gives_in_to_a_burst() -> None:
     decisions = run(policy(), [*steady(8, 8, 18), observation(18, 100, 8)])
     assert (decisions[17].target, decisions[18].target) == (7, 16)
