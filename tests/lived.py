@@ -14,11 +14,11 @@ from pathlib import Path
 
 from scaler.config.trigger import parse_trigger
 from scaler.model import Decision, Observation, PoolPolicy
+from scaler.policy.buckets import TTFT_BOUNDS_S
 from scaler.policy.decide import advance
 from scaler.policy.history import History
 from scaler.sim.engine import EngineSpec
 from scaler.sim.fleet import Fleet, FleetSpec
-from scaler.sim.histogram import TTFT_BOUNDS_S
 from scaler.sim.observe import FleetScrape, WorkloadScrape, observe, scrape
 from scaler.sim.request import Request
 

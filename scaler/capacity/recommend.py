@@ -10,7 +10,7 @@ import yaml
 from scaler.capacity.slo import DEFAULT_ATTAINMENT, Slo
 from scaler.capacity.sweep import Capacity
 from scaler.model import SignalName
-from scaler.policy.diagnostics import LATENCY_BOUNDS_S
+from scaler.policy.buckets import LATENCY_BOUNDS_S
 from scaler.units import floor_replicas, format_duration, format_number
 
 KV_CACHE_SCALE_UP: Final = 0.9

@@ -16,7 +16,7 @@ from scaler.model import PoolPolicy, SignalName
 from scaler.report.page import figure
 from scaler.sim.closed_loop import Run, Setup, reversals, run
 from scaler.sim.fleet import FleetSpec, Routing
-from scaler.sim.hpa import Behavior, HpaSpec, ScalingRules
+from scaler.sim.hpa import HpaSpec, undamped
 from scaler.sim.observe import SIMULATED_EXTRAS
 from scaler.sim.performance import PRESETS, preset, replica_rate, replicas_for
 from scaler.sim.request import Slo
@@ -202,12 +202,7 @@ def _pool(given: ScaledObject | None, settings: Mapping[str, str]) -> tuple[Pool
         raise ConfigError((f"{names}: not simulated; leave them out, or switch them off with --set KEY=off",))
     if given is not None:
         return policy, given.hpa
-    rules = Behavior()
-    behavior = Behavior(
-        ScalingRules(rules.up.policies, window_s=0.0, tolerance=policy.hpa_tolerance),
-        ScalingRules(rules.down.policies, window_s=0.0, tolerance=policy.hpa_tolerance),
-    )
-    return policy, HpaSpec(max(1, policy.min_replicas), policy.max_replicas, behavior=behavior)
+    return policy, HpaSpec(max(1, policy.min_replicas), policy.max_replicas, behavior=undamped(policy.hpa_tolerance))
 
 
 def _ttft_slo(policy: PoolPolicy) -> float:

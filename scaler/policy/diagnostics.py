@@ -4,6 +4,7 @@ import math
 from typing import Final
 
 from scaler.model import PoolPolicy, Reason, ReasonCode, ReplicaLoad, SignalForm, SignalName
+from scaler.policy.buckets import LATENCY_BOUNDS_S
 from scaler.policy.history import History
 from scaler.policy.latencies import LatencyMemory
 from scaler.policy.situation import Situation
@@ -15,23 +16,6 @@ SCATTER: Final = 3.0
 """Slots are a mean, about which the requests of a replica scatter by their square root: three of these are no chance.
 Worked: 16 slots may be 28 requests, 4 may be 10."""
 _NAMED_AT_MOST: Final = 3
-
-_TTFT_BOUNDS_S: Final = frozenset(
-    (0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10, 20, 40, 80, 160, 640, 2560)
-)
-_ITL_BOUNDS_S: Final = frozenset(
-    (0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1, 2.5, 5, 7.5, 10, 20, 40, 80)
-)
-_REQUEST_BOUNDS_S: Final = frozenset(
-    (0.3, 0.5, 0.8, 1, 1.5, 2, 2.5, 5, 10, 15, 20, 30, 40, 50, 60, 120, 240, 480, 960, 1920, 7680)
-)
-# The bounds of vLLM's histograms, 0.8.5 to 0.33; overridable since 0.32, which nothing in its metrics tells.
-LATENCY_BOUNDS_S: Final = {
-    SignalName.TTFT_P95: _TTFT_BOUNDS_S,
-    SignalName.ITL_P95: _ITL_BOUNDS_S,
-    SignalName.QUEUE_TIME_P95: _REQUEST_BOUNDS_S,
-    SignalName.E2E_P95: _REQUEST_BOUNDS_S,
-}
 
 
 def diagnose(situation: Situation) -> tuple[Reason, ...]:

@@ -16,7 +16,8 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Final
 
-from scaler.sim.histogram import INTER_TOKEN_BOUNDS_S, REQUEST_BOUNDS_S, TTFT_BOUNDS_S, Histogram
+from scaler.policy.buckets import INTER_TOKEN_BOUNDS_S, REQUEST_BOUNDS_S, TTFT_BOUNDS_S
+from scaler.sim.histogram import Histogram
 from scaler.sim.request import Outcome, Request
 
 # A quotient such as 2.9999999999 steps is 3 with rounding error.

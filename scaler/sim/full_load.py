@@ -14,7 +14,7 @@ from scaler.model import PoolPolicy
 from scaler.sim.closed_loop import Change, Run, Setup, run
 from scaler.sim.engine import EngineSpec
 from scaler.sim.fleet import Fleet, FleetSpec, Routing
-from scaler.sim.hpa import Behavior, HpaSpec, ScalingRules
+from scaler.sim.hpa import EXACT, HpaSpec
 from scaler.sim.prometheus import increase
 from scaler.sim.request import Outcome
 from scaler.sim.workload import ClosedLoop, TokenLengths
@@ -109,15 +109,10 @@ def by_saturation(policy: PoolPolicy, clients: int, *, seed: int) -> tuple[Run, 
         clients: How many.
         seed: The same seed gives the same run.
     """
-    rules = Behavior()
-    exact = Behavior(
-        ScalingRules(rules.up.policies, window_s=0.0, tolerance=0.0),
-        ScalingRules(rules.down.policies, window_s=0.0, tolerance=0.0),
-    )
     setup = Setup(
         replace(policy, slots_per_replica=SLOTS, max_replicas=MOST_REPLICAS),
         _FLEET,
-        HpaSpec(1, MOST_REPLICAS, behavior=exact),
+        HpaSpec(1, MOST_REPLICAS, behavior=EXACT),
     )
     found = run(setup, load(clients), replicas=1, seed=seed)
     last_sent = max(outcome.request.arrived_at for outcome in found.outcomes)

@@ -81,10 +81,20 @@ class Behavior:
     down: ScalingRules = ScalingRules((ScalingPolicy(PolicyKind.PERCENT, 100, 15.0),), window_s=_DEFAULT_DOWN_WINDOW_S)
 
 
-EXACT: Final = Behavior(
-    ScalingRules(Behavior().up.policies, window_s=0.0, tolerance=0.0),
-    ScalingRules(Behavior().down.policies, window_s=0.0, tolerance=0.0),
-)
+def undamped(tolerance: float) -> Behavior:
+    """Return the default policies without stabilisation windows: the law damps already.
+
+    Args:
+        tolerance: Relative change that is ignored, up and down.
+    """
+    default = Behavior()
+    return Behavior(
+        ScalingRules(default.up.policies, window_s=0.0, tolerance=tolerance),
+        ScalingRules(default.down.policies, window_s=0.0, tolerance=tolerance),
+    )
+
+
+EXACT: Final = undamped(0.0)
 """The behaviour of our manifests: what the metric says is done, since the law has windows and a dead band itself."""
 
 

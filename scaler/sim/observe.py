@@ -11,16 +11,15 @@ from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
 from scaler.model import Absent, Extra, Observation, PoolLocator, Reading, ReplicaLoad, SignalName
+from scaler.policy.buckets import LATENCY_BOUNDS_S, TTFT_BOUNDS_S
 from scaler.sim.fleet import DeploymentStatus, Fleet
-from scaler.sim.histogram import INTER_TOKEN_BOUNDS_S, REQUEST_BOUNDS_S, TTFT_BOUNDS_S
 from scaler.sim.prometheus import histogram_quantile, increase
 from scaler.sim.replica import Phase
 
 _P95: Final = 0.95
+# First tokens are always read.
 _FURTHER_BOUNDS_S: Final[Mapping[str, tuple[float, ...]]] = {
-    SignalName.ITL_P95: INTER_TOKEN_BOUNDS_S,
-    SignalName.QUEUE_TIME_P95: REQUEST_BOUNDS_S,
-    SignalName.E2E_P95: REQUEST_BOUNDS_S,
+    name: bounds for name, bounds in LATENCY_BOUNDS_S.items() if name is not SignalName.TTFT_P95
 }
 SIMULATED_EXTRAS: Final = frozenset({SignalName.PROMPT_TOKENS, *_FURTHER_BOUNDS_S})
 """Readings that only some pools ask for, and that a simulated fleet has."""

@@ -10,7 +10,7 @@ from scaler.demo.keda import KedaStandIn, Poll
 from scaler.protos import externalscaler_pb2 as pb
 from scaler.protos import externalscaler_pb2_grpc as pb_grpc
 from scaler.sim.fleet import DeploymentStatus
-from scaler.sim.hpa import Behavior, HpaSpec, ScalingRules
+from scaler.sim.hpa import EXACT, HpaSpec
 
 METADATA = {"scalerAddress": "127.0.0.1:1", "deployment": "vllm"}
 NOW = DeploymentStatus(spec_replicas=2, replicas=2, ready=2, generation=1)
@@ -53,14 +53,9 @@ async def keda(scaler: Scaler) -> AsyncIterator[KedaStandIn]:
     pb_grpc.add_ExternalScalerServicer_to_server(scaler, server)
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
-    rules = Behavior()
-    behavior = Behavior(
-        ScalingRules(rules.up.policies, window_s=0.0, tolerance=0.0),
-        ScalingRules(rules.down.policies, window_s=0.0, tolerance=0.0),
-    )
     async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
         yield KedaStandIn(
-            channel, namespace="demo", scaled_object="vllm", metadata=METADATA, hpa=HpaSpec(2, 10, behavior=behavior)
+            channel, namespace="demo", scaled_object="vllm", metadata=METADATA, hpa=HpaSpec(2, 10, behavior=EXACT)
         )
     await server.stop(None)
 

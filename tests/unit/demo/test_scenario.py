@@ -10,10 +10,10 @@ from scaler.demo import scenario
 from scaler.demo.record import RunRecord
 from scaler.demo.scenario import Scenario, scaled_object
 from scaler.model import Absent, Observation, PoolPolicy
+from scaler.policy.buckets import TTFT_BOUNDS_S
 from scaler.policy.decide import advance
 from scaler.policy.history import History
 from scaler.sim.fleet import Fleet
-from scaler.sim.histogram import TTFT_BOUNDS_S
 from scaler.sim.hpa import HpaController
 from scaler.sim.replica import Phase
 from scaler.sim.workload import poisson_arrivals

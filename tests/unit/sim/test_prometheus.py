@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from scaler.sim.histogram import TTFT_BOUNDS_S
+from scaler.policy.buckets import TTFT_BOUNDS_S
 from scaler.sim.prometheus import histogram_quantile, increase
 
 
