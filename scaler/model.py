@@ -410,7 +410,7 @@ class SignalState(NamedTuple):
     down_windows_met: int
     down_windows_required: int
     note: str = ""
-    """Why there is no vote, where there is none."""
+    """Why there is no vote, where there is none, and what counts besides the value, where something does."""
 
 
 class Protection(enum.IntEnum):

@@ -22,9 +22,10 @@ from scaler.policy import explain, hpa, limits, needs, wedges
 from scaler.policy.clean import clean
 from scaler.policy.combine import sustain
 from scaler.policy.diagnostics import diagnose
+from scaler.policy.growth import growth
 from scaler.policy.history import Filling, History, Tick, changed, down_window
 from scaler.policy.limits import Limited
-from scaler.policy.needs import Assessment
+from scaler.policy.needs import Assessment, Growth
 from scaler.policy.remember import with_decision, with_observation, with_tick
 from scaler.policy.signals import assess
 from scaler.policy.situation import Situation
@@ -68,21 +69,23 @@ def advance(
     requested = _requested(history, seen)
     past = with_observation(history, policy, seen)
     counted = _without_stuck_queues(policy, past, seen)
+    coming = growth(policy, past, seen)
     saturated = bool(history.ticks) and (history.ticks[-1].needs[0].up or 0) > (history.ticks[-1].requested or 0)
     if requested == 0 and seen.serving == 0:
         # Nobody runs, so nobody reports: that is expected and no sign of lost metrics.
         assessments = tuple(Assessment(Absent.NO_TRAFFIC, needs.NO_NEED) for _ in policy.signals)
         memories = past.latencies
     else:
-        assessments, memories = assess(policy, past, counted, saturated=saturated)
-    past = with_tick(past, policy, counted, _tick(counted, requested, assessments), memories)
+        assessments, memories = assess(policy, past, counted, seen=seen, coming=coming, saturated=saturated)
+    past = with_tick(past, policy, seen, _tick(seen, requested, assessments), memories)
     if requested is None:
         unknown = explain.unknown_pool(policy, seen, assessments)
         return changed(past, decision=unknown), unknown
-    situation = _situation(policy, past, counted, requested=requested, assessments=assessments, filling=filling)
+    situation = _situation(
+        policy, past, seen, coming=coming, requested=requested, assessments=assessments, filling=filling
+    )
     decision = _decide(situation)
-    shown = decision if counted is seen else replace(decision, observation=seen)
-    return with_decision(situation, decision, shown), shown
+    return with_decision(situation, decision), decision
 
 
 def _requested(history: History, observation: Observation) -> int | None:
@@ -113,6 +116,7 @@ def _tick(observation: Observation, requested: int | None, assessments: tuple[As
         waiting=observation.waiting,
         preempted=not isinstance(preemptions, Absent) and preemptions > 0,
         needs=tuple(assessment.need for assessment in assessments),
+        running=observation.running,
     )
 
 
@@ -121,6 +125,7 @@ def _situation(
     history: History,
     observation: Observation,
     *,
+    coming: Growth,
     requested: int,
     assessments: tuple[Assessment, ...],
     filling: Filling | None,
@@ -141,6 +146,7 @@ def _situation(
         policy=policy,
         observation=observation,
         history=history,
+        coming=coming,
         requested=requested,
         serving=None if isinstance(observation.serving, Absent) else int(observation.serving),
         assessments=assessments,
@@ -270,7 +276,8 @@ def _decrease_on_its_way(situation: Situation, replicas: int) -> _Choice:
 
 def _scale_up(situation: Situation, wanted: int) -> _Choice:
     policy, requested, held = situation.policy, situation.requested, situation.held
-    stepped = limits.step_up(policy, requested, wanted)
+    # What was published is on its way: a load that doubles every tick is not to wait until each step is seen.
+    stepped = limits.step_up(policy, max(requested, held), wanted)
     spare = explain.warm_replicas(situation, wanted)
     limited = limits.bound(policy, Limited(stepped.replicas, (*spare, *stepped.limits)), lowest=situation.lowest)
     if situation.is_stuck and limited.replicas > held:

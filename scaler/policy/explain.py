@@ -406,7 +406,9 @@ def _sentence(situation: Situation, index: int) -> str:
     match signal.form:
         case SignalForm.SATURATION:
             slots = situation.policy.slots_per_replica
-            return f"in flight {format_number(value)} > {limit} x {slots} slots x {_working(situation)}"
+            further = situation.coming.further
+            more = f" and {format_number(math.ceil(further))} on their way" if further > 0 else ""
+            return f"in flight {format_number(value)}{more} > {limit} x {slots} slots x {_working(situation)}"
         case SignalForm.KV_CACHE:
             return (
                 f"KV-cache usage {format_number(value)}{_kv_spread(situation)} against {limit} x {_working(situation)}"
@@ -433,7 +435,7 @@ def _risk(situation: Situation, index: int) -> str:
     match signal.form:
         case SignalForm.SATURATION:
             room = signal.scale_up * situation.policy.slots_per_replica * situation.working
-            over = 1 if isinstance(value, Absent) else max(1, math.ceil(value - room))
+            over = 1 if isinstance(value, Absent) else max(1, math.ceil(value + situation.coming.further - room))
             return f"{over} {'request is' if over == 1 else 'requests are'} more than the objective allows"
         case SignalForm.KV_CACHE:
             return "requests would wait for KV cache or be preempted"

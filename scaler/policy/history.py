@@ -11,7 +11,7 @@ from dataclasses import dataclass, fields
 from operator import attrgetter
 from typing import Any, Final
 
-from scaler.model import Decision, PoolPolicy, Reading, SignalPolicy
+from scaler.model import Absent, Decision, PoolPolicy, Reading, SignalPolicy
 from scaler.policy.latencies import LatencyMemory
 from scaler.policy.needs import LatencyFloor, Need
 from scaler.policy.wedges import WedgeWatch
@@ -23,6 +23,8 @@ REGRET_SPAN_S: Final = 7200.0
 REGRET_MOST: Final = 8
 """The scale-down window grows to eight times its length at most: by default from 5 to 40 min."""
 # Ticks and intervals are floats: a window of 4 x 0.1 s must not lose its oldest tick to rounding.
+NOISE_SPAN_S: Final = 300.0
+"""How far back it is looked how much the requests in flight change anyway."""
 ROUNDING_S: Final = 1e-6
 
 
@@ -30,7 +32,8 @@ ROUNDING_S: Final = 1e-6
 class Tick:
     """What one past tick leaves behind.
 
-    ``requested`` is n, ``serving`` m; ``needs`` follows the order of ``PoolPolicy.signals``.
+    ``requested`` is n, ``serving`` m, ``waiting`` all that waits; ``needs`` follows the order of
+    ``PoolPolicy.signals``.
     """
 
     at: float
@@ -39,6 +42,7 @@ class Tick:
     waiting: Reading
     preempted: bool
     needs: tuple[Need, ...]
+    running: Reading = Absent.MISSING
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +146,7 @@ def down_window(signal: SignalPolicy, patience: int) -> int:
 def retained_ticks(policy: PoolPolicy, patience: int = 1) -> int:
     """Return how many past ticks the law can look at: the longest of its windows."""
     longest = max(max(signal.windows.scale_up, down_window(signal, patience)) for signal in policy.signals)
-    return max(longest, round(policy.locator.rate_window_s / policy.tick_s)) + 1
+    return max(longest, *(round(span_s / policy.tick_s) for span_s in (policy.locator.rate_window_s, NOISE_SPAN_S))) + 1
 
 
 def memory_ticks(policy: PoolPolicy) -> int:

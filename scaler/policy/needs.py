@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from scaler.model import Absent, Extra, Observation, PoolPolicy, Reading, SignalPolicy
+from scaler.policy import wedges
 from scaler.units import ceil_replicas, format_duration, format_number
 
 CERTAIN_DEVIATIONS: Final = 3.0
@@ -33,6 +34,8 @@ KV_FULL_RATIO: Final = 0.9
 """A replica above this holds requests back for want of KV cache, so its usage no longer shows the demand."""
 LATENCY_STEPS: Final = 4
 """A latency that the load in flight does not explain is met in steps of one in so many replicas."""
+STRANDED_SHARE: Final = 0.05
+"""If more than one request in twenty waits where it is stuck, a P95 is that of those."""
 STEP_RATIO: Final = 1.5
 """One look at a latency or a level can say "more", not "how much more": half as many again at most."""
 PREDICTED_UTILISATION_LIMIT: Final = 0.98
@@ -46,12 +49,24 @@ class Need(NamedTuple):
     down: int | None
 
 
+class Growth(NamedTuple):
+    """Requests that come in a second beyond those that are served, and how many more in flight they will make."""
+
+    per_s: float
+    served_per_s: float
+    further: float
+
+
+NO_GROWTH: Final = Growth(0.0, 0.0, 0.0)
 NO_VOTE: Final = Need(None, None)
 NO_NEED: Final = Need(0, 0)
 
 
 class Assessment(NamedTuple):
-    """One signal's newest value and what it asks for; ``note`` says why there is no vote up, where there is none."""
+    """One signal's newest value and what it asks for.
+
+    ``note`` says why there is no vote up, where there is none, and what counts besides the value, where something does.
+    """
 
     value: Reading
     need: Need
@@ -92,8 +107,10 @@ def in_flight(observation: Observation) -> Reading:
     return observation.running + observation.waiting
 
 
-def saturation(policy: PoolPolicy, signal: SignalPolicy, observation: Observation) -> Assessment:
-    """Assess requests in flight against the pool's slots.
+def saturation(
+    policy: PoolPolicy, signal: SignalPolicy, observation: Observation, coming: Growth = NO_GROWTH
+) -> Assessment:
+    """Assess requests in flight against the pool's slots, those included that are certain to come.
 
     Worked: 41 in flight, 4 slots, U 1.0, D 0.8, z 2: up = ceil(41 / 4) = 11; down = ceil(max(41 / 3.2, (41 + 2 x 6.4)
     / 4)) = ceil(max(12.81, 13.45)) = 14.
@@ -101,8 +118,19 @@ def saturation(policy: PoolPolicy, signal: SignalPolicy, observation: Observatio
     x = in_flight(observation)
     if isinstance(x, Absent):
         return Assessment(x, NO_VOTE, "requests running or waiting are missing")
-    up_slots = signal.scale_up * policy.slots_per_replica
-    return Assessment(x, Need(ceil_replicas(x / up_slots), saturation_down_need(policy, signal, x)))
+    up = saturation_up_need(policy, signal, x + coming.further)
+    note = ""
+    if coming.further > 0:
+        note = (
+            f"{format_number(coming.per_s)} requests/s come beyond the {format_number(coming.served_per_s)} that are"
+            f" served: {format_number(math.ceil(coming.further))} more in flight are on their way"
+        )
+    return Assessment(x, Need(up, max(up, saturation_down_need(policy, signal, x))), note)
+
+
+def saturation_up_need(policy: PoolPolicy, signal: SignalPolicy, x: float) -> int:
+    """Return the replicas below which ``x`` requests in flight wait for one another; see ``saturation``."""
+    return ceil_replicas(x / (signal.scale_up * policy.slots_per_replica))
 
 
 def saturation_down_need(policy: PoolPolicy, signal: SignalPolicy, x: float) -> int:
@@ -133,7 +161,7 @@ def saturation_release_threshold(policy: PoolPolicy, signal: SignalPolicy, repli
     return min(signal.scale_down * left, root * root)
 
 
-def kv_cache(signal: SignalPolicy, observation: Observation) -> Assessment:
+def kv_cache(signal: SignalPolicy, observation: Observation, coming: Growth = NO_GROWTH) -> Assessment:
     """Assess KV-cache usage; the value is the mean ratio of the replicas that report it.
 
     Worked: usage 0.95, 0.93, 0.98 with 12 running and 6 waiting: K = 2.86 x 18 / 12 = 4.29, up = ceil(4.29 / 0.9) = 5,
@@ -147,16 +175,19 @@ def kv_cache(signal: SignalPolicy, observation: Observation) -> Assessment:
     replicas = len(ratios) if isinstance(serving, Absent) else max(len(ratios), serving)
     used = mean * replicas
     if ratios[-1] > KV_FULL_RATIO:
-        used *= _hidden_demand(observation)
+        used *= _hidden_demand(observation, coming)
     return Assessment(mean, Need(ceil_replicas(used / signal.scale_up), ceil_replicas(used / signal.scale_down)))
 
 
-def _hidden_demand(observation: Observation) -> float:
-    """Return how many times the running requests are in flight: 12 running, 6 waiting: 1.5; 1 where unknown."""
+def _hidden_demand(observation: Observation, coming: Growth) -> float:
+    """Return how many times the running requests are in flight or on their way; 1 where unknown.
+
+    Worked: 12 running, 6 waiting: 1.5; with 6 more that come: 2.
+    """
     running, waiting = observation.running, observation.waiting
     if isinstance(running, Absent) or isinstance(waiting, Absent):
         return 1.0
-    return max(1.0, (running + waiting) / max(running, 1.0))
+    return max(1.0, (running + waiting + coming.further) / max(running, 1.0))
 
 
 def capacity(signal: SignalPolicy, value: Reading) -> Assessment:
@@ -278,9 +309,11 @@ def _latency_gate(
     if isinstance(running, Absent) or isinstance(waiting, Absent) or isinstance(serving, Absent):
         return f"the load behind {name} is unknown"
     slots = policy.slots_per_replica * serving
-    if running + waiting <= slots and running < policy.latency_min_saturation * slots:
-        if waiting > 0:
-            return f"{name} is of a queue that other replicas have room for: more replicas cannot mend routing"
+    has_room = running + waiting <= slots and running < policy.latency_min_saturation * slots
+    stranded = wedges.stranded(observation.replicas, policy.slots_per_replica)
+    if (has_room and waiting > 0) or stranded > STRANDED_SHARE * support:
+        return f"{name} is of a queue that other replicas have room for: more replicas cannot mend routing"
+    if has_room:
         return f"{name} is of requests that are gone: nothing waits and few run"
     if context.drain_s is not None and context.drain_s <= policy.drain_horizon_s:
         when = f"will be gone in about {format_duration(math.ceil(context.drain_s))}" if waiting > 0 else "is gone"

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from scaler.model import Absent, Action, Decision, Observation, PoolPolicy, SignalForm
-from scaler.policy import latencies, needs, wedges
+from scaler.policy import latencies, wedges
 from scaler.policy.history import REGRET_AFTER_S, REGRET_SPAN_S, History, Tick, changed, retained_ticks
 from scaler.policy.latencies import LatencyMemory, Trial
 from scaler.policy.needs import NO_VOTE, LatencyFloor
@@ -98,29 +98,28 @@ def _starting_since(history: History, observation: Observation, requested: int, 
     return observation.at if progress or history.starting_since is None else history.starting_since
 
 
-def with_decision(situation: Situation, decision: Decision, shown: Decision) -> History:
+def with_decision(situation: Situation, decision: Decision) -> History:
     """Return the history with what was decided in it.
 
     Args:
         situation: What was decided on.
         decision: What was decided.
-        shown: The same, as it is published.
     """
     past, now = situation.history, situation.now
     before, after = past.target, decision.target
     if after is None:
-        return changed(past, decision=shown)
+        return changed(past, decision=decision)
     is_new = before is None or after != before
     increased = decision.action is Action.SCALE_UP and is_new and (before is None or after > before)
     decreased = decision.action is Action.SCALE_DOWN and is_new
     for_latency = _latency_asked(situation) if increased else ()
     floor = past.latency_floor
-    x = needs.in_flight(situation.observation)
+    x = situation.assessments[0].value
     if for_latency and not isinstance(x, Absent):
         floor = LatencyFloor(max(asked for _, asked in for_latency), x)
     return changed(
         past,
-        decision=shown,
+        decision=decision,
         target=after,
         # A hold that publishes another count follows n: it is no change of ours that could be on its way.
         changed_at=now if increased or decreased else None if is_new else past.changed_at,

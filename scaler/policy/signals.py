@@ -6,7 +6,7 @@ from scaler.model import Absent, Extra, Observation, PoolPolicy, SignalForm, Sig
 from scaler.policy import latencies, needs
 from scaler.policy.history import History, Tick
 from scaler.policy.latencies import LatencyMemory
-from scaler.policy.needs import Assessment, LatencyContext
+from scaler.policy.needs import Assessment, Growth, LatencyContext
 
 _MISSING = Extra(Absent.MISSING)
 
@@ -39,20 +39,28 @@ class _Recent(NamedTuple):
 
 
 def assess(
-    policy: PoolPolicy, history: History, observation: Observation, *, saturated: bool
+    policy: PoolPolicy,
+    history: History,
+    observation: Observation,
+    *,
+    seen: Observation,
+    coming: Growth,
+    saturated: bool,
 ) -> tuple[tuple[Assessment, ...], tuple[LatencyMemory, ...]]:
     """Assess every signal of a pool.
 
     Args:
         policy: The pool.
         history: Its past, with ``remember.with_observation`` done for this observation.
-        observation: What is seen now; a wedged replica's queue already cut to its slots.
+        observation: What counts of what is seen now: each replica's queue is already cut to its slots.
+        seen: What is seen now.
+        coming: What is on its way besides.
         saturated: Whether the saturation asked for more replicas at the tick before.
 
     Returns:
         The assessments in the order of the policy's signals, and what is remembered of the latencies, trials judged.
     """
-    recent = _recent(policy, history, observation)
+    recent = _recent(policy, history, seen)
     memories = tuple(
         latencies.judged(
             latencies.memory_of(history.latencies, signal.name),
@@ -65,7 +73,9 @@ def assess(
         if signal.form is SignalForm.LATENCY
     )
     assessments = tuple(
-        _assessment(policy, history, observation=observation, signal=signal, recent=recent, memories=memories)
+        _assessment(
+            policy, history, observation=observation, coming=coming, signal=signal, recent=recent, memories=memories
+        )
         for signal in policy.signals
     )
     return assessments, memories
@@ -76,14 +86,15 @@ def _assessment(
     history: History,
     *,
     observation: Observation,
+    coming: Growth,
     signal: SignalPolicy,
     recent: _Recent,
     memories: tuple[LatencyMemory, ...],
 ) -> Assessment:
     if signal.form is SignalForm.SATURATION:
-        return needs.saturation(policy, signal, observation)
+        return needs.saturation(policy, signal, observation, coming)
     if signal.form is SignalForm.KV_CACHE:
-        return needs.kv_cache(signal, observation)
+        return needs.kv_cache(signal, observation, coming)
     reading = reading_of(policy, signal, observation)
     if signal.form is SignalForm.CAPACITY:
         return needs.capacity(signal, reading.value)

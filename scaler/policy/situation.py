@@ -7,7 +7,8 @@ from scaler.model import Absent, Observation, PoolPolicy, Protection, Reading
 from scaler.policy import needs
 from scaler.policy.combine import Sustained
 from scaler.policy.history import ROUNDING_S, Filling, History
-from scaler.policy.needs import Assessment
+from scaler.policy.needs import Assessment, Growth
+from scaler.policy.wedges import has_room
 
 CHANGE_HELD_TICKS: Final = 4
 """A change stays published for so many ticks at least: the HPA looks only every 15 s and must not miss it, and what it
@@ -26,6 +27,8 @@ class Situation:
     observation: Observation
     history: History
     """The past before this decision, with this tick in it."""
+    coming: Growth
+    """What is on its way to replicas that are all full."""
     requested: int
     serving: int | None
     assessments: tuple[Assessment, ...]
@@ -58,15 +61,24 @@ class Situation:
     def burst_need(self) -> int | None:
         """What the load needs right now, if that is more than noise explains.
 
-        Either it is at least twice the replicas, and two more. Or it is more than there are even without the requests
-        that noise may have added.
+        It is at least twice the replicas, and two more. Or it is more than there are even without the requests that
+        noise may have added. Or it grows. Where every replica is full, all that waits tells whether it is noise, though
+        each queue counts for its replica's slots only.
         """
         value, need = self.assessments[0].value, self.assessments[0].need
-        if isinstance(value, Absent) or need.up is None or self.requested < 1:
+        if isinstance(value, Absent) or need.up is None or self.requested < 1 or need.up <= self.working:
             return None
-        if needs.certain_saturation_need(self.policy, self.policy.signals[0], value) > self.working:
-            return need.up
-        return need.up if need.up >= max(BURST_FACTOR * self.requested, self.requested + BURST_STEP) else None
+        policy, saturation = self.policy, self.policy.signals[0]
+        everything = needs.in_flight(self.observation)
+        if not isinstance(everything, Absent) and not has_room(self.observation, policy.slots_per_replica):
+            value = everything
+        is_certain = (
+            self.coming.further > 0
+            or needs.certain_saturation_need(policy, saturation, value) > self.working
+            or needs.saturation_up_need(policy, saturation, value)
+            >= max(BURST_FACTOR * self.requested, self.requested + BURST_STEP)
+        )
+        return need.up if is_certain else None
 
     @property
     def wanted(self) -> int | None:

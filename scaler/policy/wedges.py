@@ -1,14 +1,15 @@
-"""Replicas that have requests waiting and produce next to nothing: more replicas do not cure them.
+"""Queues that more replicas do not shorten: those of wedged replicas, and those behind which the router has put them.
 
 Such a replica stays ready and keeps its queue, for minutes or for good. Its queue is not demand that others could
 serve, so it counts for at most its slots, and the record names it.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from scaler.model import Absent, ReplicaLoad
+from scaler.model import Absent, Observation, ReplicaLoad
 
 WEDGED_AFTER_S: Final = 60.0
 """A long prefill may keep a replica from producing for a while; a minute is no prefill."""
@@ -53,15 +54,37 @@ def _looked_at(before: WedgeWatch | None, replica: ReplicaLoad, pace: float, now
 def excess_queue(watches: Sequence[WedgeWatch], replicas: Sequence[ReplicaLoad], slots: int, now: float) -> float:
     """Return how many waiting requests no further replica could serve.
 
-    A wedged replica counts for its slots. And while any replica has room, what waits at another is where the router put
-    it: more replicas would not get it either, so a queue counts for the slots of its replica at most.
+    A wedged replica counts for its slots. Elsewhere what waits stays where the router put it, so that more replicas
+    would not get it either: they take what comes while that replica has its hands full. So a queue counts for the slots
+    of its replica at most, as one replica more; what is still to come is counted by ``growth``.
     """
     wedged = {entry.name for entry in watches if entry.is_wedged(now)}
-    has_room = any(one.in_flight < slots and one.name not in wedged for one in replicas)
     excess = 0.0
     for one in replicas:
         if one.name in wedged:
             excess += min(one.waiting, max(0.0, one.in_flight - slots))
-        elif has_room:
+        else:
             excess += max(0.0, one.waiting - slots)
     return excess
+
+
+def has_room(observation: Observation, slots: int) -> bool:
+    """Tell whether a request that comes now finds a free slot somewhere; True where that is unknown."""
+    if observation.replicas:
+        return any(_has_room(one, slots) for one in observation.replicas)
+    running, waiting, serving = observation.running, observation.waiting, observation.serving
+    if isinstance(running, Absent) or isinstance(waiting, Absent) or isinstance(serving, Absent):
+        return True
+    return running + waiting < slots * serving
+
+
+def stranded(replicas: Sequence[ReplicaLoad], slots: int) -> float:
+    """Return how many requests wait at full replicas while another has room: there they stay."""
+    if not any(_has_room(one, slots) for one in replicas):
+        return 0.0
+    return math.fsum(one.waiting for one in replicas if one.in_flight > slots)
+
+
+def _has_room(replica: ReplicaLoad, slots: int) -> bool:
+    # One whose KV cache is full has slots left, and a queue.
+    return replica.waiting == 0 and replica.running < slots

@@ -97,10 +97,10 @@ class Limits(Section):
         examples=["1m"],
     )
     scale_down_cooldown_seconds: Duration = Field(
-        default=60.0,
+        default=120.0,
         ge=0,
         le=86_400,
-        description="Time after a decrease without another one. Raise it to give up replicas more slowly.",
+        description="Time after a decrease without another one, so that what it did is seen first. Raise it to give up replicas more slowly.",
         examples=["5m"],
     )
 

@@ -38,7 +38,7 @@ def test_a_trigger_with_the_two_needed_keys_gets_the_laws_defaults(parse: Parse)
         latency_min_saturation=0.5,
         drain_horizon_s=60.0,
         scale_up_cooldown_s=30.0,
-        scale_down_cooldown_s=60.0,
+        scale_down_cooldown_s=120.0,
         max_step_up=4,
         max_step_down=1,
         min_replicas=1,
