@@ -59,15 +59,17 @@ def _certain_growth(
     policy: PoolPolicy, ticks: Sequence[Tick], observation: Observation, x: float, served_per_s: float
 ) -> float:
     line = [_in_flight(tick) for tick in ticks[-_in_ticks(policy, NOISE_SPAN_S) :]]
-    fastest = 0.0
+    fastest = usual = 0.0
     for span in sorted({_in_ticks(policy, span_s) for span_s in SPANS_S}):
         if span > len(line):
             break
+        # Over a longer span things change no less: traffic that comes in beats would else seem calm over one beat.
+        usual = max(usual, _usual_change(line, span))
         before, serving = line[-span], ticks[-span].serving
         if before is None or isinstance(serving, Absent) or isinstance(observation.serving, Absent):
             continue
         span_s = span * policy.tick_s
-        deviation = max(math.sqrt(2 * served_per_s * span_s), _usual_change(line, span))
+        deviation = max(math.sqrt(2 * served_per_s * span_s), usual)
         if observation.serving <= serving and x - before > CERTAIN_DEVIATIONS * deviation:
             fastest = max(fastest, (x - before) / span_s)
     return fastest

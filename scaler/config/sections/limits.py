@@ -100,7 +100,8 @@ class Limits(Section):
         default=120.0,
         ge=0,
         le=86_400,
-        description="Time after a decrease without another one, so that what it did is seen first. Raise it to give up replicas more slowly.",
+        description="Time after a decrease without another one, so that what it did is seen first. Raise it to give up"
+        " replicas more slowly.",
         examples=["5m"],
     )
 

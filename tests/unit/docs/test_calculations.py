@@ -10,7 +10,7 @@ from scaler.model import Extra, Observation, SignalForm, SignalPolicy
 from scaler.policy import hpa, limits, needs
 from scaler.policy.combine import sustain
 from scaler.policy.history import History, Tick, down_window
-from scaler.policy.needs import LatencyContext, Need
+from scaler.policy.needs import NO_GROWTH, LatencyContext, Need
 from scaler.policy.signals import assess
 from tests.builders import DEFAULT_WINDOWS, KV_CACHE, SATURATION, TTFT, drive, observation, policy, run
 
@@ -42,7 +42,7 @@ def drain_note() -> str:
     before = replace(observation(0, 24, 1), at=0.0)
     history = History(ticks=(Tick(0.0, 1, 1.0, before.waiting, preempted=False, needs=()),))
     seen = replace(observation(0, 20, 1, ttft_p95_s=9.7), at=8.0)
-    return assess(pool, history, seen, saturated=False)[0][2].note
+    return assess(pool, history, seen, seen=seen, coming=NO_GROWTH, saturated=False)[0][2].note
 
 
 def steps_up() -> list[int]:

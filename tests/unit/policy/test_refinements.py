@@ -352,26 +352,39 @@ def test_far_more_running_than_slots_is_a_wrong_setting() -> None:
     )
 
 
-def test_a_wedged_replica_is_named_and_its_queue_counts_for_its_slots_only() -> None:
+def test_a_wedged_replica_is_named_and_all_that_it_has_counts_for_its_slots_only() -> None:
     healthy = loads((4, 0), (4, 0))
 
     def seen(tick: int, pace: float) -> Observation:
-        stuck = ReplicaLoad("vllm-9", 0.0, 40.0, pace)
-        return observation(tick, 48, 3, running=8.0, waiting=40.0, replicas=(*healthy, stuck), requested=3.0)
+        stuck = ReplicaLoad("vllm-9", 2.0, 40.0, pace)
+        return observation(tick, 50, 3, running=10.0, waiting=40.0, replicas=(*healthy, stuck), requested=3.0)
 
     ticks = [seen(tick, 100.0 if tick < 5 else 0.0) for tick in range(12)]
     decisions = run(policy(max_step_up=1, max_replicas=3), ticks)
-    assert decisions[4].signals[0].value == 48.0
+    # While it works its queue counts for its slots, beside what it runs; once it is silent both count for its slots.
+    assert decisions[4].signals[0].value == 14.0
     assert decisions[-1].signals[0].value == 12.0
     assert ReasonCode.WEDGED_REPLICA in diagnosed(decisions[-1])
     assert decisions[-1].observation.waiting == 40.0
 
 
-def test_a_queue_behind_one_replica_counts_for_its_slots_while_another_has_room() -> None:
-    stuck = observation(0, 44, 4, running=10.0, waiting=34.0, replicas=loads((4, 34), (3, 0), (2, 0), (1, 0)))
-    full = observation(0, 50, 4, running=16.0, waiting=34.0, replicas=loads((4, 34), (4, 0), (4, 0), (4, 0)))
-    assert run(policy(), [stuck])[-1].signals[0].value == 14.0
-    assert run(policy(), [full])[-1].signals[0].value == 50.0
+@pytest.mark.parametrize(
+    ("replicas", "counted"),
+    [
+        pytest.param(loads((4, 34), (3, 0), (2, 0), (1, 0)), 14.0, id="others have room"),
+        pytest.param(loads((4, 34), (4, 0), (4, 0), (4, 0)), 20.0, id="all are full"),
+        pytest.param(loads((4, 10), (4, 10), (4, 10), (4, 4)), 32.0, id="all have queues"),
+        pytest.param(loads((4, 3), (4, 0), (4, 1), (4, 0)), 20.0, id="short queues"),
+        pytest.param((), 50.0, id="nobody knows whose queue it is"),
+    ],
+)
+def test_a_queue_counts_for_the_slots_of_its_replica_at_most(replicas: tuple[ReplicaLoad, ...], counted: float) -> None:
+    running = sum(one.running for one in replicas) or 16.0
+    waiting = sum(one.waiting for one in replicas) or 34.0
+    seen = observation(0, running + waiting, 4, running=running, waiting=waiting, replicas=replicas)
+    decision = run(policy(), [seen])[-1]
+    assert decision.signals[0].value == counted
+    assert decision.observation.waiting == waiting
 
 
 def test_an_objective_between_bucket_bounds_is_said() -> None:
