@@ -313,7 +313,7 @@ class ReasonCode(enum.StrEnum):
     NEED_ABOVE = "need_above", "A signal asked for more replicas all through its window."
     BURST = (
         "burst",
-        "The load needs more replicas than noise explains, or grows, so neither window nor cooldown is waited for.",
+        "The load grows, or needs more replicas than noise explains; neither window nor cooldown is waited for.",
     )
     INCREASE_PENDING = "increase_pending", "An increase published earlier is not carried out yet and stays published."
     NEED_BELOW = "need_below", "All signals agreed, all through their windows, that fewer replicas do."
