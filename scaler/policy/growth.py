@@ -12,7 +12,7 @@ import math
 from collections.abc import Sequence
 from typing import Final
 
-from scaler.model import Absent, Observation, PoolPolicy, Reading
+from scaler.model import Absent, Observation, PoolPolicy
 from scaler.policy.history import NOISE_SPAN_S, History, Tick
 from scaler.policy.needs import NO_GROWTH, Growth
 from scaler.policy.wedges import has_room
@@ -20,7 +20,7 @@ from scaler.policy.wedges import has_room
 SPANS_S: Final = (30.0, 45.0, 60.0, 75.0, 90.0)
 """Growth is looked for over each of these: a leap shows at once, a slower growth above its noise only later."""
 CERTAIN_DEVIATIONS: Final = 4.0
-"""There are many looks: one in a thousand by chance would be several a day."""
+"""Three would be exceeded by chance several times a day: every tick is a look."""
 _DEVIATIONS_PER_MEDIAN: Final = 1.4826
 """Of a normal distribution, the standard deviation by the median of absolute values."""
 
@@ -58,14 +58,18 @@ def growth(policy: PoolPolicy, history: History, observation: Observation) -> Gr
 def _certain_growth(
     policy: PoolPolicy, ticks: Sequence[Tick], observation: Observation, x: float, served_per_s: float
 ) -> float:
-    line = [_in_flight(tick) for tick in ticks[-_in_ticks(policy, NOISE_SPAN_S) :]]
+    recent = ticks[-_in_ticks(policy, NOISE_SPAN_S) :]
+    line = [_in_flight(tick) for tick in recent]
+    # Ticks that are missing between the newest one and this.
+    missing = round((observation.at - recent[-1].at) / policy.tick_s) - 1 if recent else 0
     fastest = usual = 0.0
     for span in sorted({_in_ticks(policy, span_s) for span_s in SPANS_S}):
-        if span > len(line):
-            break
         # Over a longer span things change no less: traffic that comes in beats would else seem calm over one beat.
         usual = max(usual, _usual_change(line, span))
-        before, serving = line[-span], ticks[-span].serving
+        back = span - missing
+        if not 1 <= back <= len(line):
+            continue
+        before, serving = line[-back], recent[-back].serving
         if before is None or isinstance(serving, Absent) or isinstance(observation.serving, Absent):
             continue
         span_s = span * policy.tick_s
@@ -86,8 +90,7 @@ def _usual_change(line: Sequence[float | None], span: int) -> float:
 
 
 def _in_flight(tick: Tick) -> float | None:
-    running: Reading = tick.running
-    waiting: Reading = tick.waiting
+    running, waiting = tick.running, tick.waiting
     return None if isinstance(running, Absent) or isinstance(waiting, Absent) else running + waiting
 
 

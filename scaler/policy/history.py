@@ -22,9 +22,9 @@ REGRET_SPAN_S: Final = 7200.0
 """A mistake is remembered for 2 h."""
 REGRET_MOST: Final = 8
 """The scale-down window grows to eight times its length at most: by default from 5 to 40 min."""
-# Ticks and intervals are floats: a window of 4 x 0.1 s must not lose its oldest tick to rounding.
 NOISE_SPAN_S: Final = 300.0
-"""How far back it is looked how much the requests in flight change anyway."""
+"""How far back it is looked how much the requests in flight change anyway: 5 min."""
+# Ticks and intervals are floats: a window of 4 x 0.1 s must not lose its oldest tick to rounding.
 ROUNDING_S: Final = 1e-6
 
 

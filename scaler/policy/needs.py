@@ -5,12 +5,13 @@ Each signal turns one observation into a ``Need``:
 - ``up``: the replicas below which the signal's promise is broken; it speaks for scaling up.
 - ``down``: the replicas above which there is room; it speaks against scaling further down. Never below ``up``.
 
-The formulas, with R running, Q waiting, x = R + Q in flight, S slots a replica, m serving replicas:
+The formulas, with R running, Q waiting (of each replica's as many as it has slots at most), x = R + Q in flight, S
+slots a replica, m serving replicas, and F further requests that are certain to come (``growth``), mostly none:
 
-- saturation: up = ceil(x / (U S)), down = ceil(max(x / (D S), (x + z sqrt(x)) / (U S))). Requests in flight fluctuate
+- saturation: up = ceil((x + F) / (U S)), down = ceil(max(x / (D S), (x + z sqrt(x)) / (U S))). Requests in flight fluctuate
   by about their square root, so that a count that only just fits would be asked for again a moment later.
 - KV cache: K = the sum of the replicas' usage; up = ceil(K / 0.9), down = ceil(K / 0.7). A full replica with a queue
-  hides demand: then K counts (R + Q) / R times.
+  hides demand: then K counts (R + Q + F) / R times.
 - latency, T its P95: r = (T - base) / (SLO - base); up = ceil(m0 min(1.5, r)) while r > 1 and there is work; down =
   the smallest count at which r is predicted to stay under 0.6, and not below what latency asked for at about this load.
 - capacity: a total of the pool, v, over what one replica carries: up = ceil(v / up capacity), down likewise.

@@ -11,7 +11,8 @@ class Windows(Section):
 
     One tick is the service's evaluation interval, 15 s by default. Scaling up needs one signal all through its up
     window (one tick out of line in four is forgiven). Scaling down needs all signals, all through their down windows.
-    A burst (more in flight than noise explains, or a certain growth) waits for no window. Optional signals have the general windows.
+    A burst (more in flight than noise explains, or a certain growth) waits for no window. Optional signals have the
+    general windows.
     """
 
     scale_up_windows: Ticks = Field(

@@ -102,6 +102,16 @@ def test_a_tick_that_was_lost_is_not_taken_for_an_empty_pool() -> None:
     assert growth(POOL, history, full(20, 96)) == NO_GROWTH
 
 
+def test_what_came_during_a_gap_did_not_come_in_the_last_half_minute() -> None:
+    history = History()
+    for tick in range(20):
+        history, _ = advance(POOL, history, full(tick, 48))
+    # 60 more since the newest tick: within 30 s they are a leap, within 90 s growth, and of what is older nobody knows.
+    assert growth(POOL, history, full(21, 108)).per_s == pytest.approx(60 / 30)
+    assert growth(POOL, history, full(25, 108)).per_s == pytest.approx(60 / 90)
+    assert growth(POOL, history, full(26, 108)) == NO_GROWTH
+
+
 def test_answers_that_take_longer_than_the_window_are_counted_by_one_first_token() -> None:
     found = grown(72, 96, ttft_samples=0.0)
     assert found.served_per_s == pytest.approx(1 / 60)
