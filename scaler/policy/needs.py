@@ -8,8 +8,8 @@ Each signal turns one observation into a ``Need``:
 The formulas, with R running, Q waiting (of each replica's as many as it has slots at most), x = R + Q in flight, S
 slots a replica, m serving replicas, and F further requests that are certain to come (``growth``), mostly none:
 
-- saturation: up = ceil((x + F) / (U S)), down = ceil(max(x / (D S), (x + z sqrt(x)) / (U S))). Requests in flight fluctuate
-  by about their square root, so that a count that only just fits would be asked for again a moment later.
+- saturation: up = ceil((x + F) / (U S)), down = ceil(max(x / (D S), (x + z sqrt(x)) / (U S))). Requests in flight
+  fluctuate by about their square root, so that a count that only just fits would be asked for again a moment later.
 - KV cache: K = the sum of the replicas' usage; up = ceil(K / 0.9), down = ceil(K / 0.7). A full replica with a queue
   hides demand: then K counts (R + Q + F) / R times.
 - latency, T its P95: r = (T - base) / (SLO - base); up = ceil(m0 min(1.5, r)) while r > 1 and there is work; down =
