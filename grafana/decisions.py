@@ -77,7 +77,7 @@ def _what(board: builders.Dashboard) -> builders.Dashboard:
                     span=8,
                     height=10,
                 ),
-                Query(chosen("decision_info", by=("action", "reason")), "{{reason}}"),
+                Query(chosen("decision_info", by=("reason",)), "{{reason}}"),
                 names={"1": ("", BLUE)},
             )
         )

@@ -71,7 +71,7 @@ def test_the_load_of_the_walk_through_scales_as_it_says() -> None:
     steps = [tick / TICKS_A_MINUTE for tick, (before, now) in enumerate(pairwise(idle)) if now != before]
     assert len(steps) == 3
     assert steps[0] == pytest.approx(5, abs=0.5)
-    assert [later - earlier for earlier, later in pairwise(steps)] == pytest.approx([1, 1], abs=0.3)
+    assert [later - earlier for earlier, later in pairwise(steps)] == pytest.approx([2, 2], abs=0.3)
     assert idle[-1] == 1
 
 
