@@ -13,12 +13,13 @@ from collections.abc import Sequence
 from typing import Final
 
 from scaler.model import Absent, Observation, PoolPolicy
-from scaler.policy.history import NOISE_SPAN_S, History, Tick
+from scaler.policy.history import NOISE_WINDOWS, History, Tick
 from scaler.policy.needs import NO_GROWTH, Growth
 from scaler.policy.wedges import has_room
 
-SPANS_S: Final = (30.0, 45.0, 60.0, 75.0, 90.0)
-"""Growth is looked for over each of these: a leap shows at once, a slower growth above its noise only later."""
+SPANS: Final = (0.5, 0.75, 1.0, 1.25, 1.5)
+"""Growth is looked for over each of these shares of the rate window, 30 to 90 s by default: a leap shows at once, a
+slower growth above its noise only later. Half a window is two scrapes."""
 CERTAIN_DEVIATIONS: Final = 4.0
 """Three would be exceeded by chance several times a day: every tick is a look."""
 _DEVIATIONS_PER_MEDIAN: Final = 1.4826
@@ -58,12 +59,12 @@ def growth(policy: PoolPolicy, history: History, observation: Observation) -> Gr
 def _certain_growth(
     policy: PoolPolicy, ticks: Sequence[Tick], observation: Observation, x: float, served_per_s: float
 ) -> float:
-    recent = ticks[-_in_ticks(policy, NOISE_SPAN_S) :]
+    recent = ticks[-_in_ticks(policy, NOISE_WINDOWS) :]
     line = [_in_flight(tick) for tick in recent]
     # Ticks that are missing between the newest one and this.
     missing = round((observation.at - recent[-1].at) / policy.tick_s) - 1 if recent else 0
     fastest = usual = 0.0
-    for span in sorted({_in_ticks(policy, span_s) for span_s in SPANS_S}):
+    for span in sorted({_in_ticks(policy, windows) for windows in SPANS}):
         # Over a longer span things change no less: traffic that comes in beats would else seem calm over one beat.
         usual = max(usual, _usual_change(line, span))
         back = span - missing
@@ -94,5 +95,5 @@ def _in_flight(tick: Tick) -> float | None:
     return None if isinstance(running, Absent) or isinstance(waiting, Absent) else running + waiting
 
 
-def _in_ticks(policy: PoolPolicy, span_s: float) -> int:
-    return max(1, round(span_s / policy.tick_s))
+def _in_ticks(policy: PoolPolicy, windows: float) -> int:
+    return max(1, round(windows * policy.locator.rate_window_s / policy.tick_s))

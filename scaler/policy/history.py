@@ -22,8 +22,8 @@ REGRET_SPAN_S: Final = 7200.0
 """A mistake is remembered for 2 h."""
 REGRET_MOST: Final = 8
 """The scale-down window grows to eight times its length at most: by default from 5 to 40 min."""
-NOISE_SPAN_S: Final = 300.0
-"""How far back it is looked how much the requests in flight change anyway: 5 min."""
+NOISE_WINDOWS: Final = 5
+"""For how many rate windows it is looked how much the requests in flight change anyway: 5 min by default."""
 # Ticks and intervals are floats: a window of 4 x 0.1 s must not lose its oldest tick to rounding.
 ROUNDING_S: Final = 1e-6
 
@@ -144,9 +144,9 @@ def down_window(signal: SignalPolicy, patience: int) -> int:
 
 
 def retained_ticks(policy: PoolPolicy, patience: int = 1) -> int:
-    """Return how many past ticks the law can look at: the longest of its windows."""
+    """Return how many past ticks the law can look at: the longest of its windows, and the noise of some rate windows."""
     longest = max(max(signal.windows.scale_up, down_window(signal, patience)) for signal in policy.signals)
-    return max(longest, *(round(span_s / policy.tick_s) for span_s in (policy.locator.rate_window_s, NOISE_SPAN_S))) + 1
+    return max(longest, round(NOISE_WINDOWS * policy.locator.rate_window_s / policy.tick_s)) + 1
 
 
 def memory_ticks(policy: PoolPolicy) -> int:

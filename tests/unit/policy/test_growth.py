@@ -118,15 +118,22 @@ def test_answers_that_take_longer_than_the_window_are_counted_by_one_first_token
     assert found.further > 96
 
 
-@pytest.mark.parametrize("tick_s", [5.0, 30.0, 60.0])
-def test_the_spans_are_seconds_whatever_the_interval(tick_s: float) -> None:
-    pool = replace(POOL, tick_s=tick_s)
+@pytest.mark.parametrize(
+    ("tick_s", "window_s", "span_s"),
+    [
+        pytest.param(5.0, 60.0, 30.0, id="ticks of 5 s"),
+        pytest.param(60.0, 60.0, 60.0, id="ticks as long as the window"),
+        pytest.param(15.0, 240.0, 120.0, id="scraped once a minute"),
+    ],
+)
+def test_the_shortest_span_is_half_a_rate_window(tick_s: float, window_s: float, span_s: float) -> None:
+    pool = replace(POOL, tick_s=tick_s, locator=replace(POOL.locator, rate_window_s=window_s))
     history = History()
-    calm = [replace(full(0, 48), at=tick * tick_s) for tick in range(80)]
-    for seen in calm:
-        history, _ = advance(pool, history, seen)
-    leap = replace(full(0, 96), at=80 * tick_s)
-    assert growth(pool, history, leap).per_s == pytest.approx(48 / max(30.0, tick_s))
+    samples = {"ttft_samples": SERVED_PER_S * window_s}
+    for tick in range(80):
+        history, _ = advance(pool, history, replace(full(0, 48, **samples), at=tick * tick_s))
+    leap = replace(full(0, 148, **samples), at=80 * tick_s)
+    assert growth(pool, history, leap).per_s == pytest.approx(100 / span_s)
 
 
 def test_an_increase_for_what_comes_waits_for_nothing_and_says_so() -> None:
