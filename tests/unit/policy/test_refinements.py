@@ -244,6 +244,36 @@ def test_a_queue_that_other_replicas_have_room_for_is_no_reason_for_more() -> No
     )
 
 
+STRANDED = "ttft_p95 is of a queue that other replicas have room for: more replicas cannot mend routing"
+
+
+@pytest.mark.parametrize(
+    ("replicas", "note"),
+    [
+        pytest.param(((16, 60), (16, 0), (10, 0)), STRANDED, id="a third has room"),
+        pytest.param(((16, 60), (16, 0), (16, 0)), "", id="nobody has"),
+        pytest.param(((16, 4), (16, 0), (10, 0)), "", id="fewer than one in twenty of the window's 100"),
+        pytest.param(((16, 60), (16, 0), (10, 1)), "", id="the third has a queue of its own"),
+        pytest.param(((9, 60), (9, 3), (5, 2)), "", id="all caches are full"),
+    ],
+)
+def test_a_latency_of_requests_that_are_stuck_is_no_reason_for_more(
+    replicas: tuple[tuple[float, float], ...], note: str
+) -> None:
+    running, waiting = (sum(each) for each in zip(*replicas, strict=True))
+    seen = observation(0, running + waiting, 3, running=running, waiting=waiting, replicas=loads(*replicas))
+    stuck = [replace(seen, at=tick * TICK_S, ttft_p95_s=400.0) for tick in range(8)]
+    state = run(policy(slots_per_replica=16), stuck)[-1].signals[2]
+    assert state.note == note
+    assert (state.up_need == 0) is bool(note)
+
+
+def test_a_full_pool_is_judged_by_all_that_waits_and_asks_for_what_others_can_take() -> None:
+    # Counted are 8, which might be chance beside the slots of one replica; 16 in flight are not.
+    decision = run(policy(), [observation(0, 16, 1, replicas=loads((4, 12)))])[-1]
+    assert (decision.target, decision.reason.code) == (2, ReasonCode.BURST)
+
+
 # --- zero -------------------------------------------------------------------------------------------------------------
 
 
