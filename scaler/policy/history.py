@@ -144,7 +144,7 @@ def down_window(signal: SignalPolicy, patience: int) -> int:
 
 
 def retained_ticks(policy: PoolPolicy, patience: int = 1) -> int:
-    """Return how many past ticks the law can look at: the longest of its windows, or some rate windows for the noise."""
+    """Return how many past ticks the law can look at: the longest window, or some rate windows for the noise."""
     longest = max(max(signal.windows.scale_up, down_window(signal, patience)) for signal in policy.signals)
     return max(longest, round(NOISE_WINDOWS * policy.locator.rate_window_s / policy.tick_s)) + 1
 

@@ -310,12 +310,12 @@ def _latency_gate(
     if isinstance(running, Absent) or isinstance(waiting, Absent) or isinstance(serving, Absent):
         return f"the load behind {name} is unknown"
     slots = policy.slots_per_replica * serving
-    has_room = running + waiting <= slots and running < policy.latency_min_saturation * slots
-    stranded = wedges.stranded(observation.replicas, policy.slots_per_replica)
-    if (has_room and waiting > 0) or stranded > STRANDED_SHARE * support:
-        return f"{name} is of a queue that other replicas have room for: more replicas cannot mend routing"
-    if has_room:
+    is_idle = running + waiting <= slots and running < policy.latency_min_saturation * slots
+    if is_idle and waiting <= 0:
         return f"{name} is of requests that are gone: nothing waits and few run"
+    is_stuck = wedges.stranded(observation.replicas, policy.slots_per_replica) > STRANDED_SHARE * support
+    if is_stuck or (is_idle and wedges.has_room(observation, policy.slots_per_replica)):
+        return f"{name} is of a queue that other replicas have room for: more replicas cannot mend routing"
     if context.drain_s is not None and context.drain_s <= policy.drain_horizon_s:
         when = f"will be gone in about {format_duration(math.ceil(context.drain_s))}" if waiting > 0 else "is gone"
         return f"the queue behind {name} {when}"
