@@ -1,7 +1,7 @@
-"""Queues that more replicas do not shorten: those of wedged replicas, and those behind which the router has put them.
+"""Queues that more replicas do not shorten: what waits at a replica stays there, and at a wedged one for good.
 
-Such a replica stays ready and keeps its queue, for minutes or for good. Its queue is not demand that others could
-serve, so it counts for at most its slots, and the record names it.
+A wedged replica has requests waiting and produces next to nothing. It stays ready, for minutes or until it is
+restarted. The record names it.
 """
 
 import math
