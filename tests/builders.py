@@ -9,6 +9,7 @@ from scaler.model import (
     Observation,
     PoolLocator,
     PoolPolicy,
+    ReplicaLoad,
     SignalForm,
     SignalName,
     SignalPolicy,
@@ -70,6 +71,11 @@ def observation(tick: int, load: float, replicas: int, /, *, slots: int = 4, **c
         newest_sample_age_s=5.0,
     )
     return replace(healthy, **changes)
+
+
+def loads(*in_flight: tuple[float, float], pace: float = 100.0) -> tuple[ReplicaLoad, ...]:
+    """Replicas that run and wait for so many requests each."""
+    return tuple(ReplicaLoad(f"vllm-{index}", r, q, pace) for index, (r, q) in enumerate(in_flight))
 
 
 def run(pool: PoolPolicy, observations: Iterable[Observation], history: History | None = None) -> list[Decision]:
