@@ -276,8 +276,9 @@ def _decrease_on_its_way(situation: Situation, replicas: int) -> _Choice:
 
 def _scale_up(situation: Situation, wanted: int) -> _Choice:
     policy, requested, held = situation.policy, situation.requested, situation.held
-    # What was published is on its way: a load that doubles every tick is not to wait until each step is seen.
-    stepped = limits.step_up(policy, max(requested, held), wanted)
+    # What was published last, and is still wanted, is on its way: a load that doubles every tick is not to wait until
+    # each step is seen, nor may an answer shrink because an old one is not seen yet.
+    stepped = limits.step_up(policy, max(requested, min(situation.history.target or 0, wanted)), wanted)
     spare = explain.warm_replicas(situation, wanted)
     limited = limits.bound(policy, Limited(stepped.replicas, (*spare, *stepped.limits)), lowest=situation.lowest)
     if situation.is_stuck and limited.replicas > held:

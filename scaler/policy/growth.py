@@ -22,6 +22,10 @@ SPANS: Final = (0.5, 0.75, 1.0, 1.25, 1.5)
 slower growth above its noise only later. Half a window is two scrapes."""
 CERTAIN_DEVIATIONS: Final = 4.0
 """Three would be exceeded by chance several times a day: every tick is a look."""
+FEWEST_STARTED: Final = 5.0
+"""Fewer first tokens in the rate window do not tell how much is served."""
+STILL_GROWING: Final = 0.5
+"""What has come at once and does not go on coming is no growth: the newest span must show at least half of it."""
 _DEVIATIONS_PER_MEDIAN: Final = 1.4826
 """Of a normal distribution, the standard deviation by the median of absolute values."""
 
@@ -30,7 +34,8 @@ def growth(policy: PoolPolicy, history: History, observation: Observation) -> Gr
     """Return how the load of a pool without room grows; ``NO_GROWTH`` unless that is certain.
 
     Certain is more than four standard deviations, of what chance does to the difference of arrivals and departures or
-    of what the requests in flight have done of late, whichever is more.
+    of what the requests in flight have done of late, whichever is more. It is known only once most of the noise's span
+    has been seen. No growth is taken for more than all that is in flight: what is served may have fallen meanwhile.
 
     Args:
         policy: The pool.
@@ -43,17 +48,19 @@ def growth(policy: PoolPolicy, history: History, observation: Observation) -> Gr
     running, waiting, started = observation.running, observation.waiting, observation.ttft_samples
     if isinstance(running, Absent) or isinstance(waiting, Absent) or isinstance(started, Absent):
         return NO_GROWTH
-    if waiting <= 0 or has_room(observation, policy.slots_per_replica):
+    if waiting <= 0 or started < FEWEST_STARTED or has_room(observation, policy.slots_per_replica):
+        return NO_GROWTH
+    if any(watch.silent_since is not None for watch in history.wedges):
+        # What it keeps back is neither served nor new.
         return NO_GROWTH
     window_s = policy.locator.rate_window_s
-    # Long answers may leave a window without a first token.
-    served_per_s = max(1.0, started) / window_s
+    served_per_s = started / window_s
     per_s = _certain_growth(policy, history.ticks, observation, running + waiting, served_per_s)
     if per_s <= 0:
         return NO_GROWTH
     seen = [tick.running for tick in history.within(observation.at, window_s) if not isinstance(tick.running, Absent)]
-    mean = math.fsum((running, *seen)) / (len(seen) + 1)
-    return Growth(per_s, served_per_s, mean * per_s / served_per_s)
+    mean = sum((running, *seen)) / (len(seen) + 1)
+    return Growth(per_s, served_per_s, min(running + waiting, mean * per_s / served_per_s))
 
 
 def _certain_growth(
@@ -63,7 +70,10 @@ def _certain_growth(
     line = [_in_flight(tick) for tick in recent]
     # Ticks that are missing between the newest one and this.
     missing = round((observation.at - recent[-1].at) / policy.tick_s) - 1 if recent else 0
+    if sum(each is not None for each in line) <= _in_ticks(policy, NOISE_WINDOWS) // 2:
+        return 0.0
     fastest = usual = 0.0
+    newest: float | None = None
     for span in sorted({_in_ticks(policy, windows) for windows in SPANS}):
         # Over a longer span things change no less: traffic that comes in beats would else seem calm over one beat.
         usual = max(usual, _usual_change(line, span))
@@ -74,10 +84,11 @@ def _certain_growth(
         if before is None or isinstance(serving, Absent) or isinstance(observation.serving, Absent):
             continue
         span_s = span * policy.tick_s
+        newest = (x - before) / span_s if newest is None else newest
         deviation = max(math.sqrt(2 * served_per_s * span_s), usual)
         if observation.serving <= serving and x - before > CERTAIN_DEVIATIONS * deviation:
             fastest = max(fastest, (x - before) / span_s)
-    return fastest
+    return fastest if newest is not None and newest >= STILL_GROWING * fastest else 0.0
 
 
 def _usual_change(line: Sequence[float | None], span: int) -> float:

@@ -6,7 +6,7 @@ Each signal turns one observation into a ``Need``:
 - ``down``: the replicas above which there is room; it speaks against scaling further down. Never below ``up``.
 
 The formulas, with R running, Q waiting (of each replica's as many as it has slots at most), x = R + Q in flight, S
-slots a replica, m serving replicas, and F further requests that are certain to come (``growth``), mostly none:
+slots a replica, m serving replicas, and F further requests that are on their way (``growth``), mostly none:
 
 - saturation: up = ceil((x + F) / (U S)), down = ceil(max(x / (D S), (x + z sqrt(x)) / (U S))). Requests in flight
   fluctuate by about their square root, so that a count that only just fits would be asked for again a moment later.
@@ -23,7 +23,7 @@ import math
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from scaler.model import Absent, Extra, Observation, PoolPolicy, Reading, SignalPolicy
+from scaler.model import Absent, Extra, Observation, PoolPolicy, Reading, SignalName, SignalPolicy
 from scaler.policy import wedges
 from scaler.units import ceil_replicas, format_duration, format_number
 
@@ -111,7 +111,7 @@ def in_flight(observation: Observation) -> Reading:
 def saturation(
     policy: PoolPolicy, signal: SignalPolicy, observation: Observation, coming: Growth = NO_GROWTH
 ) -> Assessment:
-    """Assess requests in flight against the pool's slots, those included that are certain to come.
+    """Assess requests in flight against the pool's slots, those included that are on their way.
 
     Worked: 41 in flight, 4 slots, U 1.0, D 0.8, z 2: up = ceil(41 / 4) = 11; down = ceil(max(41 / 3.2, (41 + 2 x 6.4)
     / 4)) = ceil(max(12.81, 13.45)) = 14.
@@ -313,7 +313,9 @@ def _latency_gate(
     is_idle = running + waiting <= slots and running < policy.latency_min_saturation * slots
     if is_idle and waiting <= 0:
         return f"{name} is of requests that are gone: nothing waits and few run"
-    is_stuck = wedges.stranded(observation.replicas, policy.slots_per_replica) > STRANDED_SHARE * support
+    stranded = wedges.stranded(observation.replicas, policy.slots_per_replica)
+    # Requests that wait are in every latency but the one between tokens.
+    is_stuck = stranded > STRANDED_SHARE * support and name != SignalName.ITL_P95
     if is_stuck or (is_idle and wedges.has_room(observation, policy.slots_per_replica)):
         return f"{name} is of a queue that other replicas have room for: more replicas cannot mend routing"
     if context.drain_s is not None and context.drain_s <= policy.drain_horizon_s:

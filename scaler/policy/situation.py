@@ -70,7 +70,9 @@ class Situation:
             return None
         policy, saturation = self.policy, self.policy.signals[0]
         everything = needs.in_flight(self.observation)
-        if not isinstance(everything, Absent) and not has_room(self.observation, policy.slots_per_replica):
+        has_wedged = any(watch.is_wedged(self.now) for watch in self.history.wedges)
+        is_full = not has_wedged and not has_room(self.observation, policy.slots_per_replica)
+        if is_full and not isinstance(everything, Absent):
             value = everything
         is_certain = (
             self.coming.further > 0

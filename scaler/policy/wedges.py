@@ -4,7 +4,6 @@ A wedged replica has requests waiting and produces next to nothing. It stays rea
 restarted. The record names it.
 """
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -56,7 +55,8 @@ def excess_queue(watches: Sequence[WedgeWatch], replicas: Sequence[ReplicaLoad],
 
     A wedged replica counts for its slots. Elsewhere what waits stays where the router put it, so that more replicas
     would not get it either: they take what comes while that replica has its hands full. So a queue counts for the slots
-    of its replica at most, as one replica more; what is still to come is counted by ``growth``.
+    of its replica at most: while it lasts, one further replica does that one's work. What is still to come is counted
+    by ``growth``.
     """
     wedged = {entry.name for entry in watches if entry.is_wedged(now)}
     excess = 0.0
@@ -70,19 +70,23 @@ def excess_queue(watches: Sequence[WedgeWatch], replicas: Sequence[ReplicaLoad],
 
 def has_room(observation: Observation, slots: int) -> bool:
     """Tell whether a request that comes now finds a free slot somewhere; True where that is unknown."""
-    if observation.replicas:
-        return any(_has_room(one, slots) for one in observation.replicas)
     running, waiting, serving = observation.running, observation.waiting, observation.serving
+    if observation.replicas:
+        is_unknown = not isinstance(serving, Absent) and len(observation.replicas) < serving
+        return is_unknown or any(_has_room(one, slots) for one in observation.replicas)
     if isinstance(running, Absent) or isinstance(waiting, Absent) or isinstance(serving, Absent):
         return True
     return running + waiting < slots * serving
 
 
 def stranded(replicas: Sequence[ReplicaLoad], slots: int) -> float:
-    """Return how many requests wait at full replicas while another has room: there they stay."""
-    if not any(_has_room(one, slots) for one in replicas):
+    """Return how many requests wait at full replicas while most of the others have room: there they stay.
+
+    So of two pools the one with the longer queue may be the one whose latency asks for less.
+    """
+    if 2 * sum(_has_room(one, slots) for one in replicas) <= len(replicas):
         return 0.0
-    return math.fsum(one.waiting for one in replicas if one.in_flight > slots)
+    return sum(one.waiting for one in replicas if one.in_flight > slots)
 
 
 def _has_room(replica: ReplicaLoad, slots: int) -> bool:

@@ -11,6 +11,7 @@ from scaler.model import (
     Observation,
     PoolPolicy,
     Reading,
+    ReplicaLoad,
     SignalForm,
     SignalName,
     SignalPolicy,
@@ -74,6 +75,16 @@ ratios = st.lists(st.floats(0.0, 1.0), max_size=8).map(lambda found: tuple(sorte
 
 
 @st.composite
+def replica_loads(draw: st.DrawFn) -> tuple[ReplicaLoad, ...]:
+    """What single replicas carry, as far as it is known: none of them, or some."""
+    load = st.tuples(st.integers(0, 40), st.integers(0, 100), readings(1000.0))
+    return tuple(
+        ReplicaLoad(f"vllm-{index}", float(running), float(waiting), pace)
+        for index, (running, waiting, pace) in enumerate(draw(st.lists(load, max_size=5)))
+    )
+
+
+@st.composite
 def observations(draw: st.DrawFn, tick: int) -> Observation:
     """Any observation that the reader can make: each reading a number, no-traffic or missing."""
     return Observation(
@@ -88,6 +99,7 @@ def observations(draw: st.DrawFn, tick: int) -> Observation:
         requested=draw(counts(30)),
         ready=draw(counts(30)),
         outdated=draw(st.one_of(st.sampled_from([0.0, 1.0]), st.just(Absent.MISSING))),
+        replicas=draw(replica_loads()),
     )
 
 

@@ -5,12 +5,15 @@ import math
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scaler.model import Absent, Observation, PoolPolicy
+from scaler.model import Absent, Observation, PoolPolicy, ReplicaLoad
 from scaler.policy.decide import advance
 from scaler.policy.history import History
 from tests.property.strategies import policies
 
 anything = st.one_of(st.floats(allow_nan=True, allow_infinity=True), st.sampled_from(list(Absent)))
+
+# The reader takes no replica whose load is not finite.
+loads = st.tuples(*[st.floats(0, allow_nan=False, allow_infinity=False)] * 2, anything)
 
 
 @st.composite
@@ -32,6 +35,10 @@ def hostile(draw: st.DrawFn) -> list[Observation]:
             ready=draw(anything),
             outdated=draw(anything),
             newest_sample_age_s=draw(anything),
+            replicas=tuple(
+                ReplicaLoad(f"vllm-{index}", running, waiting, pace)
+                for index, (running, waiting, pace) in enumerate(draw(st.lists(loads, max_size=4)))
+            ),
         )
         for tick in ticks
     ]

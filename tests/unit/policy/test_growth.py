@@ -89,10 +89,31 @@ def test_without_data_or_queue_there_is_no_growth(changes: dict[str, Any]) -> No
     assert grown(72, 96, **changes) == NO_GROWTH
 
 
-def test_a_new_pool_has_no_growth_until_it_was_seen_for_half_a_minute() -> None:
-    assert grown(96, calm=0) == NO_GROWTH
-    assert grown(48, 96, calm=0) == NO_GROWTH
-    assert grown(48, 72, 96, calm=0).further == pytest.approx(96)
+def test_a_pool_has_no_growth_until_its_noise_is_known() -> None:
+    # Five rate windows are 20 ticks, of which more than half have to be there.
+    assert grown(72, 96, calm=9) == NO_GROWTH
+    assert grown(72, 96, calm=10).further == pytest.approx(96)
+
+
+def test_what_has_come_at_once_and_is_worked_off_is_no_growth() -> None:
+    assert grown(200).further > 0
+    assert grown(200, 196).further > 0
+    assert grown(200, 196, 192) == NO_GROWTH
+    assert grown(200, 196, 192, 200) == NO_GROWTH
+
+
+def test_a_silent_replica_makes_what_is_served_no_measure() -> None:
+    def seen(tick: int, load: float, pace: float) -> Observation:
+        queue = load - 48
+        replicas = (*(ReplicaLoad(f"vllm-{index}", 16, queue / 3, 100.0) for index in range(2)),)
+        return full(tick, load, replicas=(*replicas, ReplicaLoad("vllm-2", 16, queue / 3, pace)))
+
+    for pace, is_growth in ((100.0, True), (0.0, False)):
+        history = History()
+        for tick, load in enumerate([49.0] * 20 + [72.0]):
+            history, _ = advance(POOL, history, seen(tick, load, 100.0))
+        history, decision = advance(POOL, history, seen(21, 96, pace))
+        assert ("on their way" in decision.reason.text) is is_growth
 
 
 def test_a_tick_that_was_lost_is_not_taken_for_an_empty_pool() -> None:
@@ -112,10 +133,10 @@ def test_what_came_during_a_gap_did_not_come_in_the_last_half_minute() -> None:
     assert growth(POOL, history, full(26, 108)) == NO_GROWTH
 
 
-def test_answers_that_take_longer_than_the_window_are_counted_by_one_first_token() -> None:
-    found = grown(72, 96, ttft_samples=0.0)
-    assert found.served_per_s == pytest.approx(1 / 60)
-    assert found.further > 96
+def test_a_few_first_tokens_do_not_tell_how_much_is_served() -> None:
+    assert grown(72, 96, ttft_samples=4.9) == NO_GROWTH
+    # By 5 a minute an answer would take ten minutes; no more is believed than all that is in flight.
+    assert grown(72, 96, ttft_samples=5.0).further == 96
 
 
 @pytest.mark.parametrize(
@@ -155,6 +176,13 @@ def test_the_next_step_starts_from_what_is_on_its_way() -> None:
     decisions = run(replace(POOL, max_replicas=40), [full(tick, load) for tick, load in enumerate(loads)])
     # The count is that of the last scrape all along.
     assert [decision.target for decision in decisions[-4:]] == [7, 14, 28, 40]
+
+
+def test_a_target_that_is_not_seen_yet_does_not_shrink_under_a_load_that_grows() -> None:
+    loads = [44.0] * 20 + [300.0 + 20 * tick for tick in range(14)]
+    asked = [decision.target or 0 for decision in run(replace(POOL, max_replicas=100), map(full, range(34), loads))]
+    assert asked[20:22] == [7, 14]
+    assert asked[20:] == sorted(asked[20:])
 
 
 def test_a_full_cache_hides_what_comes_too() -> None:
