@@ -47,7 +47,8 @@ async def test_one_value_says_how_many_replicas_in_both_fields() -> None:
     async with serving(FakeReader(load=80, replicas=4)) as served:
         answer = await served.stub.GetMetrics(metrics_of(ref()))
     assert [(one.metricName, one.metricValue, one.metricValueFloat) for one in answer.metricValues] == [
-        ("target-replicas", 8, 8.0)
+        # 80 in flight on 4 slots; they have been for hours, so no step is left to take.
+        ("target-replicas", 20, 20.0)
     ]
 
 
@@ -172,11 +173,11 @@ async def test_replicas_without_metrics_are_an_error_from_the_first_call() -> No
 
 async def test_missing_data_holds_the_last_answer_and_then_is_an_error_until_it_is_back() -> None:
     async with serving(FakeReader(load=80, replicas=4), max_hold_age=60.0) as served:
-        assert (await served.stub.GetMetrics(metrics_of(ref()))).metricValues[0].metricValue == 8
+        assert (await served.stub.GetMetrics(metrics_of(ref()))).metricValues[0].metricValue == 20
         served.reader.answer = blind
         for _ in range(3):
             await served.next_tick()
-            assert (await served.stub.GetMetrics(metrics_of(ref()))).metricValues[0].metricValue == 8
+            assert (await served.stub.GetMetrics(metrics_of(ref()))).metricValues[0].metricValue == 20
             assert (await served.stub.IsActive(ref())).result is True
         await served.next_tick()
         code, text = await served.refusal(served.stub.GetMetrics(metrics_of(ref())))
