@@ -4,6 +4,7 @@ import math
 from typing import Final
 
 from scaler.model import PoolPolicy, Reason, ReasonCode, ReplicaLoad, SignalForm, SignalName
+from scaler.policy import wedges
 from scaler.policy.buckets import LATENCY_BOUNDS_S
 from scaler.policy.history import History
 from scaler.policy.latencies import LatencyMemory
@@ -48,8 +49,8 @@ def objectives_off_bounds(policy: PoolPolicy) -> tuple[Reason, ...]:
 
 
 def _wedged(history: History, replicas: tuple[ReplicaLoad, ...], now: float) -> tuple[Reason, ...]:
-    silent = {watch.name: watch for watch in history.wedges if watch.is_wedged(now)}
-    names = [f"{one.name} ({format_number(one.waiting)} waiting)" for one in replicas if one.name in silent]
+    stuck = wedges.wedged(history.wedges, now)
+    names = [f"{one.name} ({format_number(one.waiting)} waiting)" for one in replicas if one.name in stuck]
     if not names:
         return ()
     text = f"{_list(names)} produce(s) next to nothing for a minute or more: restart; its queue counts for its slots"

@@ -16,9 +16,10 @@ from scaler.model import (
     SignalPolicy,
     SignalState,
 )
+from scaler.policy import needs
 from scaler.policy.history import down_window
 from scaler.policy.latencies import memory_of
-from scaler.policy.needs import Assessment, in_flight, saturation_release_threshold
+from scaler.policy.needs import Assessment, saturation_release_threshold
 from scaler.policy.situation import Situation
 from scaler.units import format_duration, format_number
 
@@ -389,16 +390,15 @@ def _load(situation: Situation) -> str:
     if isinstance(value, Absent):
         return "requests in flight unknown"
     slots = situation.policy.slots_per_replica
-    counted = f"{format_number(value)}{_of_all(situation, value)}"
-    return f"{counted} in flight on {count_of(situation.requested)} of {slots} slots"
+    return f"{_counted(situation, value)} in flight on {count_of(situation.requested)} of {slots} slots"
 
 
-def _of_all(situation: Situation, counted: float) -> str:
-    """Say of how many requests in flight the counted ones are, where a queue is longer than its replica has slots."""
-    everything = in_flight(situation.observation)
-    if isinstance(everything, Absent) or everything <= counted:
-        return ""
-    return f" of {format_number(everything)} (a queue counts for its replica's slots)"
+def _counted(situation: Situation, in_flight: float) -> str:
+    """Write how many requests in flight count, and of how many, where a queue is longer than its replica has slots."""
+    everything = needs.in_flight(situation.observation)
+    if isinstance(everything, Absent) or everything <= in_flight:
+        return format_number(in_flight)
+    return f"{format_number(in_flight)} of {format_number(everything)} (a queue counts for its replica's slots)"
 
 
 def _working(situation: Situation) -> str:
@@ -417,10 +417,7 @@ def _sentence(situation: Situation, index: int) -> str:
             slots = situation.policy.slots_per_replica
             further = situation.coming.further
             more = f" and {format_number(math.ceil(further))} on their way" if further > 0 else ""
-            return (
-                f"in flight {format_number(value)}{_of_all(situation, value)}{more} > {limit} x {slots} slots x"
-                f" {_working(situation)}"
-            )
+            return f"in flight {_counted(situation, value)}{more} > {limit} x {slots} slots x {_working(situation)}"
         case SignalForm.KV_CACHE:
             return (
                 f"KV-cache usage {format_number(value)}{_kv_spread(situation)} against {limit} x {_working(situation)}"

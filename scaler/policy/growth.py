@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from scaler.model import Absent, Observation, PoolPolicy
-from scaler.policy.history import NOISE_WINDOWS, History, Tick
+from scaler.policy.history import NOISE_WINDOWS, History, Tick, rate_windows_in_ticks
 from scaler.policy.needs import NO_GROWTH, Growth
 from scaler.policy.wedges import has_room
 
@@ -25,7 +25,7 @@ CERTAIN_DEVIATIONS: Final = 4.0
 FEWEST_STARTED: Final = 5.0
 """Fewer first tokens in the rate window do not tell how much is served."""
 STILL_GROWING: Final = 0.5
-"""What has come at once and does not go on coming is no growth: the newest span must show at least half of it."""
+"""What has come at once and does not go on coming is no growth: the shortest span must show at least half of it."""
 _DEVIATIONS_PER_MEDIAN: Final = 1.4826
 """Of a normal distribution, the standard deviation by the median of absolute values."""
 
@@ -66,15 +66,16 @@ def growth(policy: PoolPolicy, history: History, observation: Observation) -> Gr
 def _certain_growth(
     policy: PoolPolicy, ticks: Sequence[Tick], observation: Observation, x: float, served_per_s: float
 ) -> float:
-    recent = ticks[-_in_ticks(policy, NOISE_WINDOWS) :]
+    most = rate_windows_in_ticks(policy, NOISE_WINDOWS)
+    recent = ticks[-most:]
     line = [_in_flight(tick) for tick in recent]
-    # Ticks that are missing between the newest one and this.
-    missing = round((observation.at - recent[-1].at) / policy.tick_s) - 1 if recent else 0
-    if sum(each is not None for each in line) <= _in_ticks(policy, NOISE_WINDOWS) // 2:
+    if sum(each is not None for each in line) <= most // 2:
         return 0.0
+    # Ticks that are missing between the newest one and this.
+    missing = round((observation.at - recent[-1].at) / policy.tick_s) - 1
     fastest = usual = 0.0
-    newest: float | None = None
-    for span in sorted({_in_ticks(policy, windows) for windows in SPANS}):
+    lately: float | None = None
+    for span in sorted({rate_windows_in_ticks(policy, windows) for windows in SPANS}):
         # Over a longer span things change no less: traffic that comes in beats would else seem calm over one beat.
         usual = max(usual, _usual_change(line, span))
         back = span - missing
@@ -84,11 +85,12 @@ def _certain_growth(
         if before is None or isinstance(serving, Absent) or isinstance(observation.serving, Absent):
             continue
         span_s = span * policy.tick_s
-        newest = (x - before) / span_s if newest is None else newest
+        per_s = (x - before) / span_s
+        lately = per_s if lately is None else lately
         deviation = max(math.sqrt(2 * served_per_s * span_s), usual)
         if observation.serving <= serving and x - before > CERTAIN_DEVIATIONS * deviation:
-            fastest = max(fastest, (x - before) / span_s)
-    return fastest if newest is not None and newest >= STILL_GROWING * fastest else 0.0
+            fastest = max(fastest, per_s)
+    return fastest if lately is not None and lately >= STILL_GROWING * fastest else 0.0
 
 
 def _usual_change(line: Sequence[float | None], span: int) -> float:
@@ -104,7 +106,3 @@ def _usual_change(line: Sequence[float | None], span: int) -> float:
 def _in_flight(tick: Tick) -> float | None:
     running, waiting = tick.running, tick.waiting
     return None if isinstance(running, Absent) or isinstance(waiting, Absent) else running + waiting
-
-
-def _in_ticks(policy: PoolPolicy, windows: float) -> int:
-    return max(1, round(windows * policy.locator.rate_window_s / policy.tick_s))

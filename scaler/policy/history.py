@@ -146,7 +146,12 @@ def down_window(signal: SignalPolicy, patience: int) -> int:
 def retained_ticks(policy: PoolPolicy, patience: int = 1) -> int:
     """Return how many past ticks the law can look at: the longest window, or some rate windows for the noise."""
     longest = max(max(signal.windows.scale_up, down_window(signal, patience)) for signal in policy.signals)
-    return max(longest, round(NOISE_WINDOWS * policy.locator.rate_window_s / policy.tick_s)) + 1
+    return max(longest, rate_windows_in_ticks(policy, NOISE_WINDOWS)) + 1
+
+
+def rate_windows_in_ticks(policy: PoolPolicy, windows: float) -> int:
+    """Return how many ticks so many rate windows have, one at least."""
+    return max(1, round(windows * policy.locator.rate_window_s / policy.tick_s))
 
 
 def memory_ticks(policy: PoolPolicy) -> int:

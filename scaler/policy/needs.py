@@ -147,7 +147,7 @@ def certain_saturation_need(policy: PoolPolicy, signal: SignalPolicy, x: float) 
     Worked: 80 in flight, 16 slots, U 0.9: ceil((80 - 3 x 8.94) / 14.4) = ceil(3.69) = 4, where 80 / 14.4 asks for 6.
     """
     sure = x - CERTAIN_DEVIATIONS * math.sqrt(x)
-    return ceil_replicas(sure / (signal.scale_up * policy.slots_per_replica))
+    return saturation_up_need(policy, signal, sure)
 
 
 def saturation_release_threshold(policy: PoolPolicy, signal: SignalPolicy, replicas: int) -> float:

@@ -4,11 +4,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from scaler.model import Absent, Observation, PoolPolicy, Protection, Reading
-from scaler.policy import needs
+from scaler.policy import needs, wedges
 from scaler.policy.combine import Sustained
 from scaler.policy.history import ROUNDING_S, Filling, History
 from scaler.policy.needs import Assessment, Growth
-from scaler.policy.wedges import has_room
 
 CHANGE_HELD_TICKS: Final = 4
 """A change stays published for so many ticks at least: the HPA looks only every 15 s and must not miss it, and what it
@@ -70,8 +69,9 @@ class Situation:
             return None
         policy, saturation = self.policy, self.policy.signals[0]
         everything = needs.in_flight(self.observation)
-        has_wedged = any(watch.is_wedged(self.now) for watch in self.history.wedges)
-        is_full = not has_wedged and not has_room(self.observation, policy.slots_per_replica)
+        # What a wedged replica keeps back tells nothing of the load.
+        has_wedged = bool(wedges.wedged(self.history.wedges, self.now))
+        is_full = not has_wedged and not wedges.has_room(self.observation, policy.slots_per_replica)
         if is_full and not isinstance(everything, Absent):
             value = everything
         is_certain = (

@@ -50,6 +50,11 @@ def _looked_at(before: WedgeWatch | None, replica: ReplicaLoad, pace: float, now
     return WedgeWatch(replica.name, normal + _NORMAL_WEIGHT * (pace - normal))
 
 
+def wedged(watches: Sequence[WedgeWatch], now: float) -> frozenset[str]:
+    """Return the names of the replicas that are wedged."""
+    return frozenset(entry.name for entry in watches if entry.is_wedged(now))
+
+
 def excess_queue(watches: Sequence[WedgeWatch], replicas: Sequence[ReplicaLoad], slots: int, now: float) -> float:
     """Return how many waiting requests no further replica could serve.
 
@@ -58,10 +63,10 @@ def excess_queue(watches: Sequence[WedgeWatch], replicas: Sequence[ReplicaLoad],
     of its replica at most: while it lasts, one further replica does that one's work. What is still to come is counted
     by ``growth``.
     """
-    wedged = {entry.name for entry in watches if entry.is_wedged(now)}
+    stuck = wedged(watches, now)
     excess = 0.0
     for one in replicas:
-        if one.name in wedged:
+        if one.name in stuck:
             excess += min(one.waiting, max(0.0, one.in_flight - slots))
         else:
             excess += max(0.0, one.waiting - slots)
